@@ -1,11 +1,13 @@
-"""Plants stalls, dead workers and late workers, and writes what an orchestrator makes of them.
+"""Plants stalls, dead and late workers, and compares flat with hierarchical teams.
 
     python scripts/orchestrator_study.py [--tasks 2000] [--folder FOLDER] [--write]
 
 A piece of work of one of three kinds has to be done within six turns; one of eight answers is right
 and a wrong one changes nothing. The orchestrator and its workers are the model `reader`: a worker
 is right with one probability within its skills and with another one outside them. Who works in
-which turn then follows, and with it how often the team must succeed. A line holds if the formula's
+which turn then follows, and with it how often the team must succeed. Tasks of three pieces compare
+a flat team, whose members all propose, with a hierarchical one of the same workers (AgentOrchestra,
+Zhang et al. 2025). A line holds if the formula's
 value is in Wilson's 95 % interval of the run. `--write` puts the table into docs/results/teams.md,
 between its markers.
 """
@@ -17,7 +19,9 @@ import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import ClassVar
 
 from results_page import run_cases
 
@@ -28,7 +32,8 @@ from palaestra.core.episode import Episode
 from palaestra.core.errors import AgentFault
 from palaestra.core.session import Session
 from palaestra.core.task import Task
-from palaestra.core.team_words import PLAN_ENTRIES, entries
+from palaestra.core.team_words import PLAN_ENTRIES, entries, instruction
+from palaestra.environments.teams.votes import majority
 
 KINDS = ("weigh", "paint", "lock")
 ANSWERS = tuple("abcdefgh")
@@ -61,6 +66,29 @@ class Piece(Environment, capabilities={"answer", "admissible"}, typical_turns=TU
         return Action(self.right)
 
 
+class Pieces(Piece):
+    """Three pieces of work, one of each kind, one after the other."""
+
+    def reset(self, task: Task) -> Observation:
+        rng = random.Random(f"pieces {task.seed}")
+        self.left = [(kind, rng.choice(ANSWERS)) for kind in rng.sample(KINDS, len(KINDS))]
+        self.turns = 0
+        return self._next()
+
+    def step(self, action: Action) -> Transition:
+        done = super().step(action)
+        if done.valid and not done.terminated:
+            seen = Observation(instruction(f"{self.kind} it"))
+            return Transition(seen, truncated=done.truncated)
+        if not done.terminated or not self.left:
+            return done
+        return Transition(self._next(), truncated=self.turns == TURNS)
+
+    def _next(self) -> Observation:
+        self.kind, self.right = self.left.pop(0)
+        return Observation(instruction(f"{self.kind} it"))
+
+
 class Crashing(Agent):
     """An agent that crashes as soon as it is given work."""
 
@@ -89,6 +117,8 @@ class Worker:
 class Case:
     """A team, and who must work in each turn by kind of work."""
 
+    environment: ClassVar[type[Environment]] = Piece
+
     name: str
     workers: Mapping[str, Worker]
     working: Mapping[str, Sequence[str]]  # names by kind, one for each turn
@@ -112,6 +142,52 @@ class Case:
         workers = [self.workers[name] for name in self.working[kind]]
         right = [w.right if kind in w.skills.split(", ") else w.outside for w in workers]
         return 1 - math.prod(1 - p for p in right)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A team for tasks of three pieces, and how often its action is right for each of them."""
+
+    environment: ClassVar[type[Environment]] = Pieces
+
+    name: str
+    head: str  # TOML before the workers
+    protocol: str  # TOML after them
+    right: Sequence[float]
+
+    @property
+    def expected(self) -> float:
+        """Return how often three pieces are done within `TURNS`, in whatever order."""
+        done = [1.0, *(0.0 for _ in self.right)]  # probability by the number of pieces
+        for _ in range(TURNS):
+            moved = [0.0, *(chance * p for chance, p in zip(done, self.right, strict=False))]
+            kept = [chance * (1 - p) for chance, p in zip(done, self.right, strict=False)]
+            done = [a + b for a, b in zip(moved, [*kept, done[-1]], strict=True)]
+        return done[-1]
+
+    def file(self, folder: Path) -> Path:
+        """Write the team's file; return its path."""
+        path = folder / f"{self.name.replace(' ', '-').replace(',', '').replace(':', '')}.toml"
+        tables = "".join(Worker(kind).toml(f"{kind}er") for kind in KINDS)
+        path.write_text(f"{self.head}{tables}{self.protocol}")
+        return path
+
+
+def most_frequent(skilled: int) -> float:
+    """Return how often the most frequent of three proposals is right, of equals the first.
+
+    Args:
+        skilled: the place of the worker within whose skills the work is.
+    """
+    found = 0.0
+    for proposals in product(ANSWERS, repeat=len(KINDS)):
+        right = [SKILLED if place == skilled else CHANCE for place in range(len(KINDS))]
+        chances = [
+            p if answer == ANSWERS[0] else (1 - p) / (len(ANSWERS) - 1)
+            for answer, p in zip(proposals, right, strict=True)
+        ]
+        found += math.prod(chances) * (majority(proposals) == ANSWERS[0])
+    return found
 
 
 HELPING = Worker("help", HELPER, HELPER)
@@ -153,6 +229,18 @@ def cases() -> Iterator[Case]:
     yield Case("no worker for one kind, a new one in turn 3", late, joined)
 
 
+def comparisons() -> Iterator[Comparison]:
+    """Yield a flat and a hierarchical team of the same three workers."""
+    stages = '[[stage]]\ndo = "propose"\n[[stage]]\ndo = "count"\n'
+    places = range(len(KINDS))
+    frequent = [most_frequent(place) for place in places]
+    flat, hierarchical = "the most frequent proposal", "work by skills"
+    yield Comparison(f"three pieces, flat: {flat}", 'see = "own"\n', stages, frequent)
+    led = '[orchestrator]\nmember = "lead"\nstalls = 100\n'
+    name = f"three pieces, hierarchical: {hierarchical}"
+    yield Comparison(name, "[members.lead]\n", led, [SKILLED for _ in places])
+
+
 def turns_before_new_plans(episode: Episode) -> Iterator[int]:
     """Yield for each new plan how many turns there were since the plan before it."""
     planned, turns = False, 0
@@ -164,10 +252,10 @@ def turns_before_new_plans(episode: Episode) -> Iterator[int]:
         turns += step.action.text in ANSWERS
 
 
-def line(case: Case, tasks: int, folder: Path) -> str:
+def line(case: Case | Comparison, tasks: int, folder: Path) -> str:
     """Run a case; return its row of the table."""
     results = pa.evaluate(
-        Piece,
+        case.environment,
         team=str(case.file(folder)),
         model="reader",
         n=tasks,
@@ -190,4 +278,4 @@ HEAD = "| team | formula | success, 95 % | turns before a new plan, at most | re
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases(__doc__, "orchestrator", 2000, HEAD, cases(), line))
+    sys.exit(run_cases(__doc__, "orchestrator", 2000, HEAD, [*cases(), *comparisons()], line))

@@ -372,13 +372,19 @@ def care() -> Iterable[Case]:
     )  # fmt: skip
 
 
-def triage(folder: Path) -> Iterable[Case]:
-    """Yield triage (Zuo et al. 2024) with part of the diseases in the file, and with all."""
+def common_diseases(folder: Path) -> Path:
+    """Write a knowledge file of 8 of the 12 diseases, two of each department; return its path."""
     head, *entries = (BUNDLED / "diseases.toml").read_text().split("[[entry]]\n")
     rare = ("atrial", "parkinson", "irritable", "asthma")
     common = [entry for entry in entries if not any(word in entry for word in rare)]
     partial = folder / "common.toml"
     partial.write_text("[[entry]]\n".join([head, *common]))
+    return partial
+
+
+def triage(folder: Path) -> Iterable[Case]:
+    """Yield triage (Zuo et al. 2024) with part of the diseases in the file, and with all."""
+    partial = common_diseases(folder)
     roles = dict.fromkeys(
         ("cardiology", "neurology", "gastroenterology", "pulmonology"),
         "reader?part=diagnosis&right=0.2&with.department=0.9",
@@ -396,6 +402,32 @@ def triage(folder: Path) -> Iterable[Case]:
             str if known == 1 else lambda text: text.replace("file=diseases", f"file={partial}")
         )
         yield Case(f"triage, {name}", "cases/triage", expected, "null", "triage", roles, change)
+
+
+def extraction(folder: Path) -> Iterable[Case]:
+    """Yield documents that are written down (Zuo et al. 2024), with and without a curator.
+
+    The curator's file has 8 of 12 diseases, so it refuses wrong departments of those.
+    """
+    partial = common_diseases(folder)
+    department, sign, rounds = 0.6, 0.8, 3
+    where = "cases/record"
+    model = f"reader?right={sign}&right.department={department}&right.diagnosis=1"
+    signs = ("signs", right("sign-1"), sign)
+    yield Case(
+        "one extractor", where, [("department", right("department"), department), signs], model
+    )
+    known = 8 / 12
+    checked = known * (1 - (1 - department) ** rounds) + (1 - known) * department
+    yield Case(
+        "extraction, a file of 8 of 12 diseases",
+        where,
+        [("department", right("department"), checked), signs],
+        "null",
+        "extraction",
+        {"extractor": model},
+        lambda text: text.replace("file=diseases", f"file={partial}"),
+    )
 
 
 def partners() -> Iterable[Case]:
@@ -478,6 +510,7 @@ def cases(folder: Path) -> Iterable[Case]:
     yield from translators()
     yield from care()
     yield from triage(folder)
+    yield from extraction(folder)
     yield from partners()
     yield from limitations()
     yield from critics()

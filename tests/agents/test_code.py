@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from palaestra.agents.code.code_agent import KNOWN, NO_CODE, CodeAgent, block
-from palaestra.agents.code.library import Library, checks, last_function
 from palaestra.agents.code.tool_functions import Calls, function_name
 from palaestra.agents.registry import make_agent
 from palaestra.core.budget import Budget
@@ -26,6 +25,7 @@ from palaestra.environments import registry
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.sandbox.function_library import Library, checks, last_function
 from palaestra.sandbox.interpreter import Asked
 from tests.core.small import TASK, Stairs
 

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from palaestra.agents.code import library_server
-from palaestra.agents.code.function_schema import tool_of
-from palaestra.agents.code.library import Library
 from palaestra.agents.registry import make_agent
 from palaestra.cli.main import main
 from palaestra.core.episode import Key
@@ -24,6 +22,9 @@ from palaestra.core.task import Split
 from palaestra.core.tool import NotACall
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.sandbox import function_calls
+from palaestra.sandbox.function_library import Library
+from palaestra.sandbox.function_schema import tool_of
 from palaestra.sandbox.unsafe import PlainSandbox
 
 MCP = importlib.util.find_spec("mcp") is not None
@@ -61,10 +62,10 @@ def library(tmp_path: Path) -> Library:
     return found
 
 
-def called(library: Library, name: str, /, **arguments: Any) -> library_server.Result:
+def called(library: Library, name: str, /, **arguments: Any) -> function_calls.Result:
     asked = ToolCall(name, arguments)
-    with library_server.warm_pool(PlainSandbox.name, seconds=2.0) as pool:
-        return library_server.call(library.latest(), asked, pool, seconds=2.0)
+    with function_calls.warm_pool(PlainSandbox.name, seconds=2.0) as pool:
+        return function_calls.call(library.latest(), asked, pool, seconds=2.0)
 
 
 def test_calls_of_one_pool_share_nothing(library: Library, tmp_path: Path) -> None:
@@ -72,10 +73,10 @@ def test_calls_of_one_pool_share_nothing(library: Library, tmp_path: Path) -> No
         "import os\n\ndef mark():\n    here = os.path.exists('m')\n    open('m', 'w').close()\n"
     )
     library.keep("mark", marker + "    return here\n", "assert not mark()")
-    with library_server.warm_pool(PlainSandbox.name, seconds=2.0) as pool:
+    with function_calls.warm_pool(PlainSandbox.name, seconds=2.0) as pool:
         for _ in range(3):
             pool.wait_until_ready()
-            assert library_server.call(library.latest(), ToolCall("mark", {}), pool).value is False
+            assert function_calls.call(library.latest(), ToolCall("mark", {}), pool).value is False
 
 
 def test_a_tool_is_the_newest_version_with_its_words_and_schema(library: Library) -> None:

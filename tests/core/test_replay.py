@@ -149,3 +149,15 @@ def test_what_was_too_long_left_no_record_and_is_refused_again() -> None:
         assert timeless(episode) == timeless(whole)
         assert len(rest.events) == len(journal.events) - cut
         assert first.seeds[len(first.seeds) - again.asked :] == getattr(again, "seeds", [])
+
+
+@pytest.mark.parametrize("cut", range(EVENTS + 1))
+def test_tokens_that_take_time_are_counted_on_where_an_episode_was_cut(cut: int) -> None:
+    class Thinking(Stairs):
+        token_time = True
+
+    journal = Journal()
+    episode = run_episode(DirectAgent(), model(), world=Thinking(), journal=journal)
+    again = run_episode(DirectAgent(), model(), world=Thinking(), past=journal.events[:cut])
+    assert timeless(again) == timeless(episode)
+    assert all(step.action.spent for step in episode.steps)

@@ -295,3 +295,22 @@ def test_outcomes_print_as_one_word() -> None:
 def test_calls_without_a_renderer_have_no_tokens() -> None:
     call = run_episode(Asking([user("a")]), ScriptedModel(["b"])).calls[0]
     assert (call.prompt, call.completion, call.logprobs) == ((), (), ())
+
+
+# ── tokens that take time ────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_an_action_carries_the_tokens_since_the_last_valid_one_where_they_take_time(
+    timed: bool,
+) -> None:
+    class Timed(Stairs):
+        token_time = timed
+
+    model = ScriptedModel(["up", "go up the stairs", "up", "up"], renderer=renderer())
+    episode = run_episode(DirectAgent(), model, world=Timed())
+    sampled = [call.sampled for call in episode.calls]
+    assert [step.transition.valid for step in episode.steps] == [True, False, True, True]
+    expected = [sampled[0], sampled[1], sampled[1] + sampled[2], sampled[3]]
+    assert [step.action.spent for step in episode.steps] == (expected if timed else [0] * 4)
+    assert sum(expected) > sampled[1] > sampled[0] > 0

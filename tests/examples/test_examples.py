@@ -18,6 +18,7 @@ SHOWS = {
     "own_environment.py": "B  direct with expert on __main__:Returns (test): success 100.0 %",
     "foreign_agent.py": "call 1 continues call 0",
     "judge.py": "believe it? yes",
+    "own_apps.py": "success           100.0 %  (95 % interval 80.6 to 100.0 %, 16 tasks)",
     "own_team.py": "judge: acted 1",
     "own_agent.py": "2 agents and models on 1 environments, 2 cells",
     "one_rl_step.py": "step 30",

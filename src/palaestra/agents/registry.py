@@ -27,6 +27,7 @@ AGENTS: dict[str, str] = {
     "code": "palaestra.agents.code.code_agent:CodeAgent",
     "command": "palaestra.gateway.program_agents:CommandAgent",
     "constant": "palaestra.agents.memory.constant:ConstantAgent",
+    "curator": "palaestra.agents.team_tools.curator:CuratorAgent",
     "deps": "palaestra.agents.deps:DepsAgent",
     "diff": "palaestra.agents.memory.diff_history:DiffAgent",
     "direct": "palaestra.agents.direct:DirectAgent",

@@ -1,10 +1,10 @@
 """`palaestra agents`: compare agents, and use what they wrote and recorded.
 
-`library` and `learn` have their own files. `compare` runs agents on the same held-out tasks, each
-episode with an equal budget. It is an evaluation (`palaestra eval`) of many agents with one model,
-stored in a run folder and resumable, whose leaderboard compares the agents with the first one. The
-budget of an episode limits tokens read and sampled, and turns. The tokenizer of SmolLM2 counts the
-tokens of models without their own (`expert`, `random`, `null`).
+`library`, `learn` and `knowledge` have their own files. `compare` runs agents on the same held-out
+tasks, each episode with an equal budget. It is an evaluation (`palaestra eval`) of many agents with
+one model, stored in a run folder and resumable, whose leaderboard compares the agents with the
+first one. The budget of an episode limits tokens read and sampled, and turns. The tokenizer of
+SmolLM2 counts the tokens of models without their own (`expert`, `random`, `null`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palaestra.cli import agents_learning, agents_library
+from palaestra.cli import agents_knowledge, agents_learning, agents_library
 from palaestra.cli.interrupt import Stopped, run_until_interrupted
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split
@@ -80,6 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     new.add_argument("--json", action="store_true", help="print one JSON object")
     agents_library.configure(verbs)
     agents_learning.configure(verbs)
+    agents_knowledge.configure(verbs)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,6 +89,8 @@ def run(options: argparse.Namespace) -> int:
             return agents_library.run(options)
         case "learn":
             return agents_learning.run(options)
+        case "knowledge":
+            return agents_knowledge.run(options)
         case _:
             return compare(options)
 

@@ -32,8 +32,8 @@ def configure(verbs: _SubParsersAction[ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from palaestra.agents.code.library import Library
     from palaestra.agents.code.library_server import serve
+    from palaestra.sandbox.function_library import Library
 
     library = Library(options.library)
     if not Path(options.library).expanduser().is_file():

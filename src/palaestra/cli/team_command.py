@@ -27,6 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="only these (repeatable; default: all)",
     )  # fmt: skip
     parser.add_argument(
+        "--of", default="", metavar="MEMBER",
+        help="the team in this member's place (default: the team that is in none)",
+    )  # fmt: skip
+    parser.add_argument(
         "--to", type=Path, metavar="FILE",
         help="write the team as it is after the run, with what its routing learned, to a new file",
     )  # fmt: skip
@@ -43,12 +47,12 @@ def run(options: argparse.Namespace) -> int:
     if options.without and options.to is None:
         raise InputError("--without changes no file by itself; say where the team goes with --to.")
     episodes = [*episodes_of([options.run], options.phases)]
-    name, team = _team_of(episodes)
+    name, team = _team_of(episodes, options.of)
     if options.to is not None:
-        _write(options.to, team, episodes, options.without)
+        _write(options.to, team, episodes, options)
     rows: list[dict[str, Any]]
     if team.network is not None:
-        importance = mean_importance(episodes)
+        importance = mean_importance(episodes, options.of)
         rows = [
             {"member": m, "importance": one.mean, "interval": [one.low, one.high]}
             for m, one in sorted(importance.items(), key=lambda item: -item[1].mean)
@@ -56,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         if not rows:
             raise InputError("No turn of the network was decided in this run; name another one.")
     else:
-        work = work_of(episodes, [*team.members])
+        work = work_of(episodes, [*team.members], options.of)
         rows = [{"member": m, **one._asdict()} for m, one in work.items()]
     if options.json:
         print(json.dumps({"team": name, "members": rows}))
@@ -83,8 +87,8 @@ def _show(rows: Sequence[dict[str, Any]]) -> None:
     console.print(note, style="dim", soft_wrap=True)
 
 
-def _team_of(episodes: Sequence[Episode]) -> tuple[str, Team]:
-    """Return the team of episodes, and its name.
+def _team_of(episodes: Sequence[Episode], place: str) -> tuple[str, Team]:
+    """Return the team of episodes, or the one in a member's place there, and its name.
 
     Raises:
         InputError: there is none, there are several, or its protocol records nothing about members.
@@ -99,15 +103,26 @@ def _team_of(episodes: Sequence[Episode]) -> tuple[str, Team]:
     if name is None:
         raise InputError("No team acted in this run; evaluate one with `palaestra eval --team`.")
     team = load(name)
+    for member in place.split(".") if place else ():
+        if member not in team.inner:
+            known = ", ".join(team.inner) or "none"
+            raise InputError(
+                f"No team is in the place of '{member}' (--of {place}); members of '{name}' that "
+                f"are teams: {known}."
+            )
+        name, team = f"{name}, {member}", team.inner[member]
     if team.network is None and team.routing is None:
+        inner = f" --of names one of its own: {', '.join(team.inner)}." if team.inner else ""
         raise InputError(
             f"The team '{name}' has neither [network] nor [routing], so it rates nobody and learns "
-            "nothing; name a run of a team that has one of them."
+            f"nothing; name a run of a team that has one of them.{inner}"
         )
     return name, team
 
 
-def _write(file: Path, team: Team, episodes: Sequence[Episode], removed: Sequence[str]) -> None:
+def _write(
+    file: Path, team: Team, episodes: Sequence[Episode], options: argparse.Namespace
+) -> None:
     """Write the team after a run.
 
     Raises:
@@ -121,8 +136,8 @@ def _write(file: Path, team: Team, episodes: Sequence[Episode], removed: Sequenc
         raise InputError("--to needs a team with [routing]; a network learns nothing.")
     if file.exists():
         raise InputError(f"'{file}' exists, and runs may depend on it; name a new file with --to.")
-    team = learned(team, episodes)
-    for member in removed:
+    team = learned(team, episodes, options.of)
+    for member in options.without:
         team = without(team, member)
     text = team_text(team)
     parse(str(file), text)

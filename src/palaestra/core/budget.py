@@ -99,6 +99,11 @@ class Spending:
         self._started, self._begun = time.monotonic(), ran()
 
     @property
+    def sampled(self) -> int:
+        """The tokens that models have sampled so far."""
+        return self._sampled
+
+    @property
     def usage(self) -> Usage:
         """The costs so far."""
         return Usage(self._turns, self._read, self._sampled, self._seconds, self._tried)

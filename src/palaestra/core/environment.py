@@ -33,6 +33,9 @@ class Action:
 
     text: str
     call: ToolCall | None = None
+    spent: int = 0
+    """The tokens that models have sampled since the last valid action, where the environment asks
+    for them (`Spec.token_time`); else 0."""
 
     @classmethod
     def of(cls, action: str | Action | ToolCall) -> Action:
@@ -162,6 +165,7 @@ class Spec:
     free_text: bool = False  # any text is an action, as in a conversation or an answer
     tools: bool = False  # actions are calls of tools, or may be
     images: bool = False  # observations contain images, so agents and models must take them
+    token_time: bool = False  # sampled tokens take time in it, so that it reads `Action.spent`
     typical_turns: int = 20  # of one episode: ample for an expert, tight for random actions
     needs: tuple[str, ...] = ()  # programs outside Python that must be on the PATH, e.g. ("java",)
     context: Mapping[str, float] = field(default_factory=dict)
@@ -194,6 +198,7 @@ class Declared(TypedDict, total=False):
     deterministic: bool
     free_text: bool
     tools: bool
+    token_time: bool
     typical_turns: int
     needs: tuple[str, ...]
     privileged: tuple[str, ...]
@@ -319,6 +324,7 @@ class AsyncEnvironment(ABC):
     deterministic: bool = True  # a reset and the same actions lead to the same state
     players: tuple[str, ...] = ("agent",)
     stakes: Stakes = Stakes()
+    token_time: bool = False  # see `Spec.token_time`
 
     @abstractmethod
     async def reset(self, task: Task) -> tuple[Observation, Signals]: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 
 from palaestra.core.budget import Budget, Spending
 from palaestra.core.environment import Action, AsyncEnvironment, Observation, Signals, Transition
@@ -35,6 +36,7 @@ class EpisodeState:
         self.recording = Recording(key, journal, past)
         self.spending = Spending(budget)
         self.calls = ModelCalls(key, task.environment, seed, self.recording, self.spending)
+        self._charged = 0  # the tokens that valid actions carried, see `Action.spent`
         self.limits_invalid = True  # whether too many invalid actions in a row end it
 
     def check_limits(self) -> None:
@@ -58,6 +60,8 @@ class EpisodeState:
         late: bool = False,
     ) -> Transition:
         """Take one step and record it, as proposed by a call of this episode."""
+        if environment.token_time:
+            action = replace(action, spent=self.spending.sampled - self._charged)
         started = time.monotonic()
         transition, signals = await environment.step(action)
         step = Step(
@@ -71,6 +75,8 @@ class EpisodeState:
             forfeit=forfeit,
             late=late,
         )
+        if transition.valid:
+            self._charged += action.spent
         self.signals = signals
         saved = self.record(step)
         if saved is not None:

@@ -111,7 +111,8 @@ class ClusterFailed(PalaestraError):
 class EnvironmentFault(PalaestraError):
     """The environment failed (crash, hang, malformed data): an outcome of the episode, not a score.
 
-    `kind` is one of `crash`, `hang`, `memory`, `rubbish`, `reset`, `step`.
+    `kind` is one of `crash`, `hang`, `memory`, `rubbish`, `reset`, `step`, and `user`: a model that
+    plays the environment's user did not keep to its part.
     """
 
     def __init__(self, kind: str, detail: str) -> None:

@@ -63,7 +63,7 @@ FAMILIES: dict[str, Family] = {
         "palaestra.environments.families.apps.environment:Apps",
         "",
         "after AppWorld (Trivedi et al. 2024) and LOOP (Chen et al. 2025)",
-        "a person's mail, contacts, calendar and bank, compiled from blueprints",
+        "the apps of a person, or of a company, compiled from blueprints",
         "Apache-2.0",
     ),
     "arcade": Family(
@@ -115,6 +115,13 @@ FAMILIES: dict[str, Family] = {
         "scikit-learn (Pedregosa et al. 2011); after MLE agents (Yang et al. 2025)",
         "models to be trained on bundled data in a notebook, scored on hidden rows",
         "BSD-3-Clause",
+    ),
+    "desk": Family(
+        "palaestra.environments.families.desk.environment:Desk",
+        "",
+        "after τ²-bench (Yao et al. 2024, Barres et al. 2025)",
+        "service desks with written policies, users who are programs or models, and twins",
+        "Apache-2.0",
     ),
     "discoveryworld": Family(
         "palaestra.environments.families.discoveryworld.environment:DiscoveryWorld",

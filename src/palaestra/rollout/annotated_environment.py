@@ -46,6 +46,7 @@ class AnnotatedEnvironment(AsyncEnvironment):
         self.tools: tuple[Tool, ...] = inner.tools
         self.capabilities, self.deterministic = inner.capabilities, inner.deterministic
         self.players, self.stakes = inner.players, inner.stakes
+        self.token_time = inner.token_time
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:
         first, signals = await self.inner.reset(task)

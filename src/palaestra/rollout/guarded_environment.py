@@ -54,6 +54,7 @@ class Description:
     deterministic: bool
     players: tuple[str, ...] = ("agent",)
     stakes: Stakes = NO_STAKES
+    token_time: bool = False
 
 
 Started = tuple[Observation, Signals, tuple[Tool, ...] | None]
@@ -112,6 +113,7 @@ class GuardedEnvironment:
                 environment.spec.deterministic,
                 environment.spec.players,
                 environment.spec.stakes,
+                environment.spec.token_time,
             )
 
         return self._call("reset", "description", read, DESCRIPTION)
@@ -229,6 +231,7 @@ class LocalEnvironment(AsyncEnvironment):
         self.capabilities = description.capabilities
         self.deterministic = description.deterministic
         self.players, self.stakes = description.players, description.stakes
+        self.token_time = description.token_time
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:
         first, signals, tools = self._guarded.reset(_copy(TASK, task)).value

@@ -150,6 +150,7 @@ class WorkerEnvironment(AsyncEnvironment):
         self.tools = self._described = description.tools
         self.capabilities = description.capabilities
         self.players, self.stakes = description.players, description.stakes
+        self.token_time = description.token_time
         self.deterministic = description.deterministic
 
     async def reset(self, task: Task) -> tuple[Observation, Signals]:

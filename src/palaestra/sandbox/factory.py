@@ -27,14 +27,19 @@ def open_sandbox(kind: str = "auto", settings: Settings = Settings()) -> Sandbox
         MissingSystemPart: the kind, or with `auto` any that is safe, cannot run here.
         InputError: the kind cannot do what the settings ask for.
     """
-    if kind == "auto":
-        return _best()(settings)
-    if kind not in KINDS:
-        raise UnknownName("sandbox", kind, ["auto", *KINDS])
-    reason = KINDS[kind].missing()
+    return kind_of(kind)(settings)
+
+
+def kind_of(name: str) -> type[Sandbox]:
+    """Return the kind of that name, or for `auto` the strongest one; raises like `open_sandbox`."""
+    if name == "auto":
+        return _best()
+    if name not in KINDS:
+        raise UnknownName("sandbox", name, ["auto", *KINDS])
+    reason = KINDS[name].missing()
     if reason is not None:
-        raise MissingSystemPart(f"The sandbox '{kind}' cannot run here. {reason}")
-    return KINDS[kind](settings)
+        raise MissingSystemPart(f"The sandbox '{name}' cannot run here. {reason}")
+    return KINDS[name]
 
 
 def kinds() -> dict[str, str | None]:

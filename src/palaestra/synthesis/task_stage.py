@@ -31,7 +31,7 @@ TRIES = 60  # draws for one task
 class Worded(Composition):
     """A task in words of its own."""
 
-    words: str
+    words: str = ""
 
     @property
     def instruction(self) -> str:
@@ -62,7 +62,7 @@ def task_stage(domain: Domain, model: Model | None) -> Stage:
                 rejected.update(worded.rejected)
                 if worded.text is None:
                     return [found]
-                task = Worded(task.goals, worded.text)
+                task = Worded(task.goals, words=worded.text)
             return [{**found, "goals": written(task), "instruction": task.instruction}]
         finally:
             world.close()
@@ -74,8 +74,7 @@ def composed(
     world: World, goals: int, rng: random.Random
 ) -> tuple[Composition | None, dict[str, int]]:
     """Draw a task that passes the gate; return it, or None, and the reasons of rejection."""
-    composer = Composer(world.suite, lambda apps: False)
-    composer.atoms = list(linked_atoms(world.suite))
+    composer = Composer(linked_atoms(world.suite))
     rejected: Counter[str] = Counter()
     for _ in range(TRIES):
         task = composer.draw(world, goals, rng)
@@ -116,7 +115,7 @@ def task_of(line: Mapping[str, Any], suite: Suite) -> Worded:
         Goal(atoms[goal["atom"], goal["table"]], goal["slots"], goal["wording"])
         for goal in line["goals"]
     )
-    return Worded(goals, line["instruction"])
+    return Worded(goals, words=line["instruction"])
 
 
 def _named(atom: Atom) -> dict[str, str]:

@@ -110,6 +110,14 @@ def _rows(move: Move, lines: Sequence[Line], columns: _Columns, link: str) -> li
             words = [said, _quoted(line.text), _readers(line)]
             picture = columns.picture(_arrows(line, columns))
             found.append(_row("says", link, None, picture, words))
+    voices = {line.team for line in lines}
+    for team, decision in move.within.items():
+        if team not in voices:  # nobody else was told, as of a vote
+            words = [
+                f"<b>{escape(shortened(team, 80))}</b>, as a team, replies:",
+                _quoted(decision),
+            ]
+            found.append(_row("says", link, None, columns.picture([]), words))
     if move.acted is not None and not acts:
         words = [f"the environment takes: {_quoted(move.acted)}"]
         found.append(_row("environment", link, None, columns.picture([band]), words))

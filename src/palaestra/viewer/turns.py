@@ -286,8 +286,7 @@ def _info(transition: Transition) -> str:
     """Return the rest of the record; of a team's note only what the chart of messages lacks."""
     info = dict(transition.info)
     team = info.pop("team", {})
-    if "facts" in team:
-        info["facts"] = team["facts"]
+    info |= {key: team[key] for key in ("facts", "within") if key in team}
     return json.dumps(info, default=str) if info else ""
 
 

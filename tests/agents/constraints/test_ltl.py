@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from palaestra.agents.constraints.ltl import FORBIDDEN, LTLAgent
 from palaestra.agents.constraints.segments import PROMPTS, THINK, WHICH, SegmentsAgent
-from palaestra.agents.constraints.temporal_logic import Moment, holds, parse, trace_of
 from palaestra.agents.registry import make_agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action, Capability, Observation, Signals, Transition
@@ -19,6 +18,7 @@ from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
 from palaestra.core.model import CHOOSING, Sampling
 from palaestra.core.outcome import Limit, Outcome
+from palaestra.core.temporal_logic import Moment, holds, parse, trace_of
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.tiny import tiny_network
 from palaestra.models.scripted.scripted_model import ScriptedModel

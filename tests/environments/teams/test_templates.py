@@ -33,6 +33,7 @@ from tests.core.test_game import Kept, Killed, same
 WHERE = {
     "checkers": "cases/care",
     "crew": "stage/scene",
+    "extraction": "cases/record",
     "limitations": "cases/paper",
     "partners": "cases/partner",
     "programmers": "programs/functions",

@@ -18,7 +18,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from palaestra.agents.code.library import VERSION_COMMENT, Function, Library, checks, last_function
 from palaestra.agents.code.tool_functions import Calls
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
@@ -29,6 +28,13 @@ from palaestra.core.session import Session
 from palaestra.sandbox import interpreter
 from palaestra.sandbox.base import Limits
 from palaestra.sandbox.factory import open_sandbox
+from palaestra.sandbox.function_library import (
+    VERSION_COMMENT,
+    Function,
+    Library,
+    checks,
+    last_function,
+)
 from palaestra.sandbox.interpreter import Asked, Done, Interpreter
 
 FORMAT = (

@@ -16,14 +16,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from palaestra.agents.constraints.obligations import Monitor
-from palaestra.agents.constraints.temporal_logic import Moment, parse
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Capability
 from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.model import Generation
+from palaestra.core.obligations import Monitor
 from palaestra.core.rare_capabilities import stated_actions
 from palaestra.core.session import Session
+from palaestra.core.temporal_logic import Moment, parse
 
 RULE = "\nWhat you do must satisfy this formula of temporal logic: "
 FORBIDDEN = "That is forbidden now. "

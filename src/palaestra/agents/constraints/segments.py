@@ -21,13 +21,13 @@ from typing import Annotated
 from pydantic import Field
 
 from palaestra.agents.constraints.ltl import listed_actions
-from palaestra.agents.constraints.obligations import Monitor
-from palaestra.agents.constraints.temporal_logic import Moment, parse
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
 from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.model import Generation
+from palaestra.core.obligations import Monitor
 from palaestra.core.session import Session
+from palaestra.core.temporal_logic import Moment, parse
 
 ACT, THINK = "act", "think"
 WHICH = "Do you think or act next? Reply with that one word."

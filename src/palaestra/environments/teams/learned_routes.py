@@ -30,18 +30,18 @@ ALPHA = 0.9
 MEMORY = 100  # past tasks of a member
 
 
-def learned(team: Team, episodes: Iterable[Episode]) -> Team:
+def learned(team: Team, episodes: Iterable[Episode], place: str = "") -> Team:
     """Return a team with routing after episodes of it, which may be given in any order.
 
     Episodes without a scored outcome teach nothing, nor does what members did that the team has no
-    more.
+    more. `place` is the member in whose place the team is, if it is in one.
     """
     assert team.routing is not None
     edges = {source: dict(targets) for source, targets in team.routing.edges.items()}
     past = {member: [*tasks] for member, tasks in team.routing.past.items()}
     for episode in sorted(episodes, key=_place):
         solved = episode.outcome.solved
-        for route in routes_of(episode):
+        for route in routes_of(episode, place):
             path = [member for member in route["path"] if member in team.members]
             for source, target in pairwise(path):
                 weights = edges.setdefault(source, {})
@@ -72,11 +72,14 @@ def without(team: Team, member: str) -> Team:
     return _with(team.model_copy(update={"members": left}), edges, past)
 
 
-def routes_of(episode: Episode) -> list[dict[str, Any]]:
-    """Return the ways of an episode's tasks and parts; empty where its outcome is not scored."""
+def routes_of(episode: Episode, place: str = "") -> list[dict[str, Any]]:
+    """Return the ways of an episode's tasks and parts; empty where its outcome is not scored.
+
+    `place` is the member in whose place the team is, if it is in one.
+    """
     if not episode.outcome.scored:
         return []
-    return [route for turn in facts_of(episode) for route in turn.get("routes", ())]
+    return [route for turn in facts_of(episode, place) for route in turn.get("routes", ())]
 
 
 def _kept(tasks: Sequence[tuple[str, bool]]) -> tuple[tuple[str, bool], ...]:

@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from palaestra.core.team_words import PASS
-from palaestra.environments.teams.protocol import ONE_EACH, Protocol, protocol_of
+from palaestra.environments.teams.protocol import (
+    ONE_EACH,
+    InnerDecision,
+    Protocol,
+    protocol_of,
+)
 
 
 class Nested(Protocol):
@@ -19,6 +24,7 @@ class Nested(Protocol):
         self.inner = {name: protocol_of(one, self.seed) for name, one in self.team.inner.items()}
         self.watches = any(one.watches for one in (outer, *self.inner.values()))
         self._said: list[tuple[str, str]] = []  # since the last call of `said`
+        self._within: dict[str, InnerDecision] = {}  # see `decided_within`
 
     def next(self) -> list[str]:
         found: list[str] = []
@@ -49,12 +55,16 @@ class Nested(Protocol):
     def take(self, player: str, text: str) -> str | None:
         """Take a player's reply; if what an inner team decides is no reply, its member passes."""
         member, _, within = player.partition(".")
+        self._within = {}
         if within:
             inner = self.inner[member]
             decision = inner.take(within, text)
+            deeper = inner.decided_within()
+            self._within = {f"{member}.{name}": one for name, one in deeper.items()}
             self._said += [(f"{member}.{speaker}", line) for speaker, line in inner.said()]
             if decision is None:
                 return None
+            self._within[member] = InnerDecision(did=decision, facts=inner.facts())
             inner.begin_turn()
             text = decision if self.outer.refusal(decision) is None else PASS
         decision = self.outer.take(member, text)
@@ -78,6 +88,9 @@ class Nested(Protocol):
 
     def facts(self) -> dict[str, Any]:
         return self.outer.facts()
+
+    def decided_within(self) -> dict[str, InnerDecision]:
+        return self._within
 
     def halt(self) -> str | None:
         return self.outer.halt()

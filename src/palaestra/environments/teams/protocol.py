@@ -10,7 +10,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
 from palaestra.core.episode import Episode
 from palaestra.core.team_words import PASS
@@ -18,6 +18,13 @@ from palaestra.environments.teams.team_file import Team
 
 ONE_EACH: Mapping[str, int] = MappingProxyType({})
 """How many replies it takes until a member has replied, where no member is a team."""
+
+
+class InnerDecision(TypedDict):
+    """What a team in a member's place decided on, which is that member's reply."""
+
+    did: str
+    facts: dict[str, Any]  # of the turn that this decided, see `Protocol.facts`
 
 
 class Protocol(ABC):
@@ -95,6 +102,10 @@ class Protocol(ABC):
         """Return what the record holds of the turn that was just decided, as JSON."""
         return {}
 
+    def decided_within(self) -> dict[str, InnerDecision]:
+        """Return what teams in members' places decided by the last reply, by member."""
+        return {}
+
     @abstractmethod
     def sample(self, rng: random.Random, action: Callable[[], str], player: str = "") -> str:
         """Return a random reply of a player to what it is asked; `action` samples an action."""
@@ -154,7 +165,14 @@ def protocol_of(team: Team, seed: int) -> Protocol:
     return Nested(protocol) if team.inner else protocol
 
 
-def facts_of(episode: Episode) -> list[dict[str, Any]]:
-    """Return what the record holds of each turn of a team that was decided (`Protocol.facts`)."""
+def facts_of(episode: Episode, place: str = "") -> list[dict[str, Any]]:
+    """Return what the record holds of each turn of a team that was decided (`Protocol.facts`).
+
+    Args:
+        episode: finished or not.
+        place: the member in whose place the team is; empty: it is in none.
+    """
     notes = [step.transition.info.get("team", {}) for step in episode.steps]
+    if place:
+        notes = [note.get("within", {}).get(place, {}) for note in notes]
     return [note["facts"] for note in notes if "facts" in note]

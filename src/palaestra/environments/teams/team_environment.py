@@ -31,7 +31,7 @@ from palaestra.core.environment import (
     Transition,
 )
 from palaestra.core.episode import derive_seed
-from palaestra.core.errors import EnvironmentFault
+from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.rare_capabilities import acting_in, observed_by, sample_action
 from palaestra.core.task import Task
 from palaestra.core.team_words import PASS
@@ -72,6 +72,11 @@ class InTeam(Wrapper):
 
     @classmethod
     def adapt_spec(cls, spec: Spec, value: str) -> Spec:
+        if spec.token_time:  # what members sample before they decide would take no time
+            raise InputError(
+                f"In '{spec.id}' sampled tokens take time, which is for a single agent; leave out "
+                "the team, or choose an environment without it, such as apps/timed."
+            )
         teams = teams_in(spec, value)
         names = {p: tuple(names_of(spec, p, team).values()) for p, team in teams.items()}
         alone = len(spec.players) == 1

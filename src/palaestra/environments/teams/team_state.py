@@ -10,7 +10,7 @@ from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
 from palaestra.core.team_words import DID, PASS, skilled
 from palaestra.environments.base import hashed
-from palaestra.environments.teams.protocol import protocol_of
+from palaestra.environments.teams.protocol import InnerDecision, protocol_of
 from palaestra.environments.teams.team_file import Team
 from palaestra.environments.teams.votes import plain
 
@@ -27,6 +27,7 @@ class TeamNote(TypedDict, total=False):
     heard: dict[str, list[int]]  # by player whose turn begins, the numbers of lines shown to it
     did: str  # the action on which the team has decided
     facts: dict[str, Any]  # of the turn that this decided, see `Protocol.facts`
+    within: dict[str, InnerDecision]  # what teams in members' places decided, by member
 
 
 class _Line(NamedTuple):
@@ -120,6 +121,8 @@ class TeamState:
             ]
             to = self.protocol.audience()
             self.tell(*(_Line(who, line, None if "." in who else to) for who, line in said))
+        if within := self.protocol.decided_within():
+            note["within"] = {self._called(place): one for place, one in within.items()}
         if decision is not None:
             if facts := self.protocol.facts():
                 note["facts"] = facts

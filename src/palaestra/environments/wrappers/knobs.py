@@ -25,6 +25,9 @@
                         (see `channels/channel_file.py`)
 `team=NAME`             a team acts, whose members are the players (see `teams/team_file.py`); in a
                         game `team=PLAYER:NAME,…`
+`library=FILE`          functions that agents kept are tools, besides the environment's own; they
+                        run in a sandbox, with `FILE@KIND` in one of that kind (see
+                        `library_functions.py`)
 `latency=S`             seconds of sleep before each answer
 `errors=P`              a share of actions fails with a transient error: nothing happens, try again
 `stale=P`               a share of observations repeats the previous one
@@ -46,6 +49,7 @@ from palaestra.environments.channels.talking import Messages
 from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.wrappers.contextual import Context
 from palaestra.environments.wrappers.fault_injection import Errors, Latency, Partial, Stale
+from palaestra.environments.wrappers.library_functions import LibraryFunctions
 from palaestra.environments.wrappers.observation_wrappers import (
     Actions,
     Budget,
@@ -66,6 +70,7 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "actions": (Actions, "listed, numbered, tool"),
     "team": (InTeam, "a template, or a TOML file"),
     "messages": (Messages, "all, or a TOML file"),
+    "library": (LibraryFunctions, "a file of functions"),
     "reward": (Reward, "sparse, progress, intrinsic"),
     "profile": (Profile, "brief, quick, steady, any, hidden"),
     "latency": (Latency, "seconds"),
@@ -131,7 +136,7 @@ def _chosen(knobs: Mapping[str, str]) -> list[tuple[type[Wrapper], str]]:
 
 
 def _fits(takes: str, value: str) -> bool:
-    if takes == "NAME:LOW~HIGH, …" or takes.endswith("a TOML file"):
+    if takes == "NAME:LOW~HIGH, …" or takes.endswith(("a TOML file", "a file of functions")):
         return bool(value)  # the wrapper checks it
     if takes.startswith("a number of"):
         return re.fullmatch(r"[0-9]{1,9}", value) is not None and int(value) > 0

@@ -221,14 +221,14 @@ class Actions(Wrapper):
             known, number = list(self.inner.admissible()), int(action.text)
             if not 1 <= number <= len(known):
                 return Transition(Observation(f"There is no action {number}."), valid=False)
-            action = Action(known[number - 1])
+            action = replace(action, text=known[number - 1], call=None)
         elif self._kind == "tool":
             try:
                 call = checked(action.call, self.tools) if action.call else None
                 call = call or parse_call(action.text, self.tools)
             except NotACall as why:
                 return Transition(Observation(str(why)), valid=False)
-            action = Action(str(call.arguments["action"]))
+            action = replace(action, text=str(call.arguments["action"]), call=None)
         return super().step(action)
 
     def after_reset(self, observation: Observation) -> Observation:

@@ -39,6 +39,7 @@ DONE = {
     "act": "acted",
     "write": "wrote on a board",
     "read": "read a board",
+    "call": "called a function",
     "plan": "planned",
     "ledger": "kept the ledger",
     "supervise": "let the team go on",
@@ -60,6 +61,8 @@ class Move:
     does: str  # a key of DONE
     text: str  # its action
     acted: str | None  # the action that the environment took after it; None: it took none
+    within: Mapping[str, str] = field(default_factory=dict)
+    """What teams in members' places decided with it, by member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +274,7 @@ class _Reader:
         text = _text(step)
         acted = note.get("did") if "does" in note else text if does == "act" else None
         team = note.get("player", "")
-        move = self._latest[player] = Move(step.index, player, does, text, acted)
+        move = self._latest[player] = Move(step.index, player, does, text, acted, _within(note))
         self.moves.append(move)
         if step.forfeit is not None:
             self._out.add(player)
@@ -330,6 +333,11 @@ def _team_note(info: Mapping[str, Any]) -> Mapping[str, Any]:
     return note if isinstance(note, Mapping) and note.keys() & {"does", "heard"} else {}
 
 
+def _within(note: Mapping[str, Any]) -> dict[str, str]:
+    """Return what teams in members' places decided with a reply, by member."""
+    return {place: one["did"] for place, one in note.get("within", {}).items()}
+
+
 def _show(step: Step, read: Any, lines: Mapping[int, Line]) -> None:
     """Note the readers to whom the record says that lines were shown after a step."""
     for reader, numbers in read.items() if lines and isinstance(read, Mapping) else ():
@@ -359,7 +367,7 @@ def _does(step: Step, call: ToolCall | None, note: Mapping[str, Any], *, out: bo
         return "write"
     if call is not None and call.name == READ.name and "board" in info:
         return "read"
-    return "act"
+    return "call" if "function" in info else "act"
 
 
 def _message_call(step: Step) -> ToolCall | None:

@@ -32,7 +32,7 @@ class App:
         """All that it offers, by name: verbs first, since they are what it is for.
 
         Raises:
-            InputError: a verb has the name of an endpoint.
+            InputError: a verb has the name of an endpoint, or `seconds` names no API.
         """
         endpoints = [
             api
@@ -48,6 +48,12 @@ class App:
                     "leave out the endpoint in its entity's `endpoints`."
                 )
             found[api.name] = api
+        for name in self.blueprint.seconds:
+            if name not in found:
+                raise InputError(
+                    f"The app '{self.name}' declares how many seconds '{name}' takes, which is no "
+                    f"API of it; choose from: {', '.join(found)}."
+                )
         return found
 
 

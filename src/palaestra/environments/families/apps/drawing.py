@@ -16,11 +16,14 @@ from palaestra.environments.families.apps.composing.composition import (
     Composition,
 )
 from palaestra.environments.families.apps.composing.gate import rejection
+from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.composing.verifier import Wanted
+from palaestra.environments.families.apps.events import Event
 from palaestra.environments.families.apps.generated import generated_app
 from palaestra.environments.families.apps.population import START, populate, world_template
+from palaestra.environments.families.apps.setting import Setting, core, core_atoms
 from palaestra.environments.families.apps.state import Template
-from palaestra.environments.families.apps.stock import stock_app, stock_suite
+from palaestra.environments.families.apps.stock import stock_app
 from palaestra.environments.families.apps.world import World
 
 CHALLENGE, NEW = "challenge", "new"  # suffixes of levels
@@ -38,29 +41,40 @@ class Drawn:
     task: Composition
     ways: list[Wanted]
     needed: tuple[str, ...]  # the APIs that the reference calls
+    events: tuple[Event, ...] = ()  # what happens by itself
 
     def open(self) -> World:
         """Return its world, in which nothing has happened."""
-        return World(self.suite, self.template, START)
+        return World(self.suite, self.template, START, self.events, MAIN)
+
+    def variants(self) -> list[Composition]:
+        """Return the task, and the same with its goals' alternatives."""
+        world = self.open()
+        found = self.task.variants(world)
+        world.close()
+        return found
 
 
 @lru_cache(maxsize=512)
-def drawn(level: str, kind: str, seed: int) -> Drawn:
+def drawn(level: str, kind: str, seed: int, setting: Setting | None = None) -> Drawn:
     """Draw the task of a seed.
 
     Args:
         level: how many goals, see `LEVELS`.
         kind: empty, or one of the suffixes.
         seed: says which split it belongs to, as those of a `TaskSet` do.
+        setting: the apps and goals; `core` unless given. Only `core` has suffixes.
     """
     number, split = divmod(seed, len(Split))
     if kind == NEW:
         suite = Suite.of([stock_app("supervisor"), *new_apps(seed)])
-        template = populate(suite, "small", seed)
+        template, atoms = populate(suite, "small", seed), core_atoms(suite)
     else:
-        suite = stock_suite()
+        suite, atoms = (setting or core()).suite, (setting or core()).atoms
         template = world_template(suite, "small", len(Split) * (number % WORLDS) + split)
-    composer = Composer(suite, lambda apps: (UNSEEN in apps) == (kind == CHALLENGE))
+    if setting is None:
+        atoms = tuple(atom for atom in atoms if (UNSEEN in atom.apps) == (kind == CHALLENGE))
+    composer = Composer(atoms)
     world, rng = World(suite, template, START), random.Random(f"apps {level} {kind} {seed}")
     for _ in range(TRIES):
         task = composer.draw(world, LEVELS[level], rng)

@@ -1,4 +1,4 @@
-"""Apps: an assistant with a person's mail, contacts, calendar and bank.
+"""Apps: an assistant with a person's apps, such as mail, contacts, calendar and bank.
 
 Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. With `:all` the
 agent has every API as a tool, and with `:discover` it finds and reads them first; otherwise it has
@@ -6,13 +6,22 @@ the few that the task needs, and some that it does not. Tasks of `apps/easy-chal
 calendar, about which no others are; those of `apps/easy-new` about two apps that nobody has seen,
 generated afresh for each task. Both exist for all levels and with all of these tools.
 
+In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
+change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
+time, too: a second for 30 of them. It exists for 100, 30, 10, 3 and 1.
+
+Tasks of `apps/life-easy` have all apps of a person (also chat, notes, files, payments, a shop and
+travel), those of `apps/office-easy` the ones of a company (`setting.py`). A subclass with a
+`setting` of its own has tasks about its own apps: `my_module:MyApps/hard`, or `my_module:MyApps`,
+which is easy.
+
 A split has small worlds of its own, so a world met in training is never met in a test. After LOOP's
 AppWorld (Chen et al. 2025, Trivedi et al. 2024); ours: the apps, people and tasks, which are all
 generated, and verdicts, which are derived (`composing/verifier.py`).
 
 A task ends with `finish`. Its verdict stands in the last step's `info`: effect, wording, answer,
 reply (whether the answer is right),
-collateral (other rows that changed).
+collateral (other rows that changed), and in `apps/timed` timing.
 """
 
 from __future__ import annotations
@@ -21,6 +30,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.message import ToolCall
@@ -29,12 +39,15 @@ from palaestra.core.tool import NotACall, checked, parse_call
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.composing.gate import judged
-from palaestra.environments.families.apps.composing.goal import MAIN
+from palaestra.environments.families.apps.composing.goal import MAIN, Goal
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
-from palaestra.environments.families.apps.stock import stock_suite
+from palaestra.environments.families.apps.setting import SETTINGS, Setting
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
+from palaestra.environments.families.apps.timed.clock_app import timed_suite
+from palaestra.environments.families.apps.timed.remaining import rest_in_time
+from palaestra.environments.families.apps.timed.timed_tasks import drawn_timed
 from palaestra.environments.families.apps.world import World
 
 RULES = (
@@ -43,6 +56,28 @@ RULES = (
     'finish(answer="…") if the task asks for something.'
 )
 ANSWER = "answer"
+TIMED = "timed"
+TIMED_RULES = (
+    "Time passes: a call takes seconds, and you can wait with wait and wait_for_notification. What "
+    "happens meanwhile and concerns the person stands below the next result, in square brackets "
+    "its time."
+)
+SPEEDS = (100, 30, 10, 3, 1)
+"""How many sampled tokens take a second, by the suffix of the id."""
+
+
+def speed_of(name: str) -> int | None:
+    """Return the speed that an id's name asks for; None: sampled tokens take no time."""
+    level, _, suffix = name.partition(":")[0].partition("-")
+    return int(suffix) if level == TIMED and suffix else None
+
+
+def parts(name: str) -> tuple[str, str, str, str]:
+    """Return the setting, the level, the kind and the form of tools that a name says."""
+    head, _, form = name.partition(":")
+    setting, _, rest = head.partition("-") if head.partition("-")[0] in SETTINGS else ("", "", head)
+    level, _, kind = rest.partition("-")
+    return setting, level or "easy", kind, form
 
 
 class Apps(
@@ -51,33 +86,55 @@ class Apps(
     """A person's apps, and one task."""
 
     OVER = "The task is over."
+    setting: ClassVar[Setting | None] = None  # of a subclass: where all its tasks are set
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        level, _, form = name.partition(":")
-        self._level, _, self._kind = level.partition("-")
+        which, self._level, self._kind, form = parts(name)
+        self._setting = self.setting or (SETTINGS[which]() if which else None)
+        self._speed = speed_of(name)
         self._surface = SURFACES[form or "task"]
-        tools = self._surface.tools(stock_suite(), (), random.Random(0)) if form else ()
-        self.tools = (*(tools or map(tool_of, stock_suite().apis.values())), FINISH)
+        timed = self._level == TIMED
+        suite = timed_suite() if timed else (self._setting or SETTINGS[""]()).suite
+        tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
+        self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
         self._world: World | None = None
         self._answer: str | None = None  # what was said at the end
 
     @classmethod
     def names(cls) -> list[str]:
         forms = ("", *(f":{form}" for form in SURFACES if form != "task"))
+        if cls.setting is not None:
+            return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
-        return [f"{level}{kind}{form}" for level in LEVELS for kind in kinds for form in forms]
+        levels = [f"{level}{kind}" for level in LEVELS for kind in kinds]
+        levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
+        levels += [TIMED, *(f"{TIMED}-{speed}" for speed in SPEEDS)]
+        return [f"{level}{form}" for level in levels for form in forms]
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (level, _, form) = super().spec_of(name), name.partition(":")
-        goals = LEVELS[level.partition("-")[0]]
+        spec, (which, level, _, form) = super().spec_of(name), parts(name)
+        if level == TIMED:
+            turns = 46 if form == "discover" else 32
+            return replace(spec, typical_turns=turns, token_time=speed_of(name) is not None)
         each, first = (12, 4) if form == "discover" else (6, 2)
-        return replace(spec, typical_turns=first + each * goals)
+        if which or cls.setting is not None:
+            each += 8  # for each of several rows, something is read or changed
+        return replace(spec, typical_turns=first + each * LEVELS[level])
 
     @property
     def instructions(self) -> str:
-        return RULES
+        if self._level != TIMED:
+            return RULES
+        cost = "" if self._speed is None else f" A second passes for {self._speed} of your tokens."
+        return f"{RULES}\n{TIMED_RULES}{cost}"
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """What the current task asks for; no agent sees it."""
+        self._current()
+        return self._drawn.task.goals
 
     def _begin(self, task: Task) -> Observation:
         """Open the task's world; raises InputError for a task with parameters."""
@@ -100,9 +157,12 @@ class Apps(
             )
         except NotACall as error:
             return refused(str(error))
+        if self._speed is not None:
+            world.advance(-(-action.spent // self._speed))
         if call.name == FINISH.name:
             return self._end(str(call.arguments.get(ANSWER, "")))
-        return Transition(Observation(str(self._surface.call(world, call.name, call.arguments))))
+        reply = self._surface.call(world, call.name, call.arguments)
+        return Transition(Observation("\n".join([str(reply), *world.take_notifications()])))
 
     def close(self) -> None:
         if self._world is not None:
@@ -134,7 +194,9 @@ class Apps(
         world = self._running()
         if self._over:
             return []
-        rest = rest_of(world, self._drawn.task, self._drawn.ways)
+        find = rest_in_time if self._level == TIMED else rest_of
+        tried = (find(world, task, self._drawn.ways) for task in self._drawn.variants())
+        rest = next((found for found in tried if found is not None), None)
         if rest is None:
             return []
         calls, answer = rest
@@ -145,7 +207,9 @@ class Apps(
     # ── details ──────────────────────────────────────────────────────────────
 
     def _draw(self, task: Task) -> Drawn:
-        return drawn(self._level, self._kind, task.seed)
+        if self._level == TIMED:
+            return drawn_timed(task.seed)
+        return drawn(self._level, self._kind, task.seed, self._setting)
 
     def _running(self) -> World:
         self._current()
@@ -159,6 +223,8 @@ class Apps(
         self._answer = answer
         verdict = self._verdict()
         parts = {"effect": verdict.effect, "wording": verdict.wording, "reply": verdict.answer}
+        if self._level == TIMED:
+            parts["timing"] = verdict.timing
         return Transition(
             Observation("The task is over."),
             reward=float(verdict.success),

@@ -5,7 +5,8 @@ row of `supervisor.person` is the person for whom an agent acts. People who are 
 address book are relatives, colleagues, friends or others; they meet, pay each other and write about
 both. In small worlds only the first person has such a history; in others everybody.
 
-Checking accounts were opened with whole hundreds: balance + sent - received is a multiple of 100.
+Checking accounts were opened with whole hundreds: balance + sent - received is a multiple of 100,
+less what was spent by card (`histories/spending.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from functools import lru_cache
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.filling import fill
+from palaestra.environments.families.apps.histories import HISTORIES
+from palaestra.environments.families.apps.histories.scene import Scene
 from palaestra.environments.families.apps.history import Amounts, Historian, History
 from palaestra.environments.families.apps.names import ADJECTIVES, NOUNS
 from palaestra.environments.families.apps.people import Person, draw_people
@@ -98,6 +101,9 @@ def populate(suite: Suite, size: str, seed: int) -> Template:
         writer.bank(history, active)
     if "mail" in known:
         writer.mail(history)
+    for app, write in HISTORIES.items():
+        if app in known:
+            write(Scene(state, random.Random(f"{app} {size} {seed}"), people, active, start))
     fill(state, suite, sorted(suite.apps.keys() - known), people, start, rng)
     template = state.template()
     state.close()

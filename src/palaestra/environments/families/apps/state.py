@@ -2,8 +2,8 @@
 
 All writes go through `insert`, `update` and `delete`. Each keeps up the state's key, a sum of
 the hashes of all rows, so that asking for the key costs nothing however large the world is; and a
-log of what each touched row was when the world was opened, so that what an episode changed is known
-without comparing worlds.
+log of the touched rows (`change_log.py`), so that what an agent changed is known without comparing
+worlds.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from palaestra.environments.families.apps.change_log import ChangeLog
 from palaestra.environments.families.apps.compiler.blueprint import Column
 from palaestra.environments.families.apps.compiler.tables import from_sql
 
@@ -73,7 +74,9 @@ class State:
     def __init__(self, template: Template) -> None:
         self.columns = template.columns
         self._total, self._next = template.total, dict(template.next_ids)
-        self._log: dict[tuple[str, int], Row | None] = {}  # each touched row as it was at the start
+        self._log = ChangeLog()
+        self._event = ""  # the name of what happens now, see `happening`
+        self._written: list[Change] = []  # by it, so far
         self._database = _opened(template.database)
 
     def close(self) -> None:
@@ -159,16 +162,34 @@ class State:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Undo everything that was written within it if it raises."""
-        total, ids, log = self._total, dict(self._next), dict(self._log)
+        total, ids, log = self._total, dict(self._next), self._log.copy()
+        written = len(self._written)
         self._database.execute("SAVEPOINT written")
         try:
             yield
         except BaseException:
             self._database.execute("ROLLBACK TO written")
             self._total, self._next, self._log = total, ids, log
+            del self._written[written:]
             raise
         finally:
             self._database.execute("RELEASE written")
+
+    @contextmanager
+    def happening(self, event: str) -> Iterator[list[Change]]:
+        """Let all that is written within it be what an event changes, and not the agent.
+
+        Args:
+            event: its name, which no other event of the world has.
+
+        Yields:
+            a list to which each change is added.
+        """
+        self._event, self._written = event, []
+        try:
+            yield self._written
+        finally:
+            self._event, self._written = "", []
 
     # ── comparing, saving ────────────────────────────────────────────────────
 
@@ -178,13 +199,26 @@ class State:
         return hashlib.blake2b(document.encode(), digest_size=12).hexdigest()
 
     def changes(self) -> list[Change]:
-        """Return the rows that differ from when the world was opened, by table and id."""
+        """Return the rows that the agent changed since the world was opened, by table and id."""
         found = []
-        for (table, id), before in sorted(self._log.items(), key=lambda item: item[0]):
+        for (table, id), before in sorted(self._log.before.items(), key=lambda item: item[0]):
             after = self.get(table, id)
+            if after is not None and (table, id) in self._log.replaced:
+                after |= self._log.replaced[table, id]
             if before != after:
                 found.append(Change(table, id, before, after))
         return found
+
+    def event_rows(self) -> Mapping[tuple[str, int], str]:
+        """Return the rows that events made, with a name for each that is the same in any episode.
+
+        Their ids are not: they depend on what else was made before.
+        """
+        return self._log.made
+
+    def history_key(self) -> str:
+        """Return a key of what events and the agent changed, each by themselves."""
+        return hashlib.blake2b(json.dumps(self._log.saved()).encode(), digest_size=12).hexdigest()
 
     def template(self) -> Template:
         """Return the present rows as a world to open: there, nothing has changed yet."""
@@ -193,20 +227,19 @@ class State:
     def fork(self) -> State:
         """Return a copy, with its log of changes."""
         other = State(self.template())
-        other._log = dict(self._log)
+        other._log = self._log.copy()
         return other
 
     def snapshot(self) -> bytes:
         """Return the rows, the key and the log; equal states do not always have equal bytes."""
-        log = [[table, id, row] for (table, id), row in self._log.items()]
-        head = json.dumps([self._total, self._next, log])
+        head = json.dumps([self._total, self._next, self._log.saved()])
         return head.encode() + b"\n" + self._database.serialize()
 
     def restore(self, snapshot: bytes) -> None:
         """Return to a snapshot of a world with the same tables."""
         head, _, database = snapshot.partition(b"\n")
         self._total, self._next, log = json.loads(head)
-        self._log = {(table, id): row for table, id, row in log}
+        self._log = ChangeLog.restored(log)
         # A new connection: SQLite runs prepared statements that an old one has cached on the freed
         # tables of before.
         self._database.close()
@@ -229,7 +262,12 @@ class State:
 
     def _note(self, table: str, id: int, before: Row | None, after: Row | None) -> None:
         """Keep up the key and the log."""
-        self._log.setdefault((table, id), before)
+        if self._event:
+            label = f"{self._event} {len(self._written)}"
+            self._log.note_event((table, id), before, after, self.columns[table], label)
+            self._written.append(Change(table, id, before, after))
+        else:
+            self._log.note((table, id), before, after)
         gone = _hash(table, before) if before is not None else 0
         come = _hash(table, after) if after is not None else 0
         self._total = (self._total - gone + come) % MODULUS

@@ -22,6 +22,7 @@ from palaestra.environments.families.apps.compiler.endpoints import LARGEST_PAGE
 from palaestra.environments.families.apps.compiler.login import CREDENTIALS, token
 from palaestra.environments.families.apps.compiler.openapi import api_documentation
 from palaestra.environments.families.apps.composing.goal import MAIN, Call
+from palaestra.environments.families.apps.timed.clock_app import CLOCK
 from palaestra.environments.families.apps.world import Called, Reply, World
 
 FINISH = Tool(
@@ -33,8 +34,13 @@ EXTRA = 3  # APIs of a task's tools that it does not need
 
 
 def tool_of(api: Api) -> Tool:
-    """Return an API as a tool: `app_name`, since names of tools have no full stops."""
-    return Tool(f"{api.app}_{api.name}", api.about, api.parameters)
+    """Return an API as a tool."""
+    return Tool(tool_name(api.full_name), api.about, api.parameters)
+
+
+def tool_name(api: str) -> str:
+    """Return `app_name`, since names of tools have no full stops; of the clock the name alone."""
+    return api.removeprefix(f"{CLOCK}.").replace(".", "_")
 
 
 class Surface(ABC):
@@ -72,15 +78,16 @@ class SignedIn(Surface):
             used = {suite.apis[name].app for name in needed}
             others = [a for a in apis if a.full_name not in needed and a.app in used]
             chosen = {a.full_name for a in rng.sample(others, min(self.extra, len(others)))}
-            apis = [api for api in apis if api.full_name in chosen | set(needed)]
+            offered = chosen | set(needed)
+            apis = [api for api in apis if api.full_name in offered or api.app == CLOCK]
         return [tool_of(api) for api in apis]
 
     def call(self, world: World, tool: str, arguments: Mapping[str, Any]) -> Reply:
-        names = {f"{api.app}_{api.name}": name for name, api in world.suite.apis.items()}
+        names = {tool_name(name): name for name in world.suite.apis}
         return world.call(names[tool], arguments, MAIN)
 
     def plan(self, world: World, calls: Sequence[Call]) -> list[ToolCall]:
-        return [ToolCall(made.api.replace(".", "_"), made.arguments) for made in calls]
+        return [ToolCall(tool_name(made.api), made.arguments) for made in calls]
 
 
 PASSWORDS = "supervisor.list_credentials"

@@ -2,13 +2,17 @@
 
 A call is answered as a service would answer it: with a status and JSON. One that is refused leaves
 no trace in the state.
+
+Time is simulated: it passes only by calls, which take the seconds that the blueprint declares, and
+by `advance`. As it passes, events happen (`events.py`), each in its second. A call sees the world
+as it was when it began.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,12 +20,15 @@ from palaestra.core.tool import NotACall, fits
 from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.compiler.api import Api, ApiError, Caller
 from palaestra.environments.families.apps.compiler.login import holder
-from palaestra.environments.families.apps.state import State, Template
+from palaestra.environments.families.apps.events import Event, Schedule
+from palaestra.environments.families.apps.notifications import notification
+from palaestra.environments.families.apps.state import Change, State, Template
 
 TIME = "%Y-%m-%d %H:%M"
 LARGEST = 65_536  # characters of all arguments of a call
 LARGEST_NUMBER = 1e12
 MINUTE = 60
+SHOWN = 10  # notifications that are told at once
 OK = 200  # the status of a call that was answered
 
 
@@ -31,13 +38,14 @@ class Reply:
 
     status: int  # as in HTTP
     body: Any
+    notifications: tuple[str, ...] = ()  # of what happened up to then
 
     @property
     def ok(self) -> bool:
         return self.status == OK
 
     def __str__(self) -> str:
-        return json.dumps(self.body, ensure_ascii=False)
+        return "\n".join([json.dumps(self.body, ensure_ascii=False), *self.notifications])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +56,35 @@ class Called:
     arguments: Mapping[str, Any]
     status: int
     body: Any = None  # what it answered, if it was not refused
+    second: int = 0  # of the world's clock, in which it was made
 
 
 class World:
     """One world, opened from a template; one call at a time."""
 
-    def __init__(self, suite: Suite, template: Template, start: str) -> None:
+    def __init__(
+        self,
+        suite: Suite,
+        template: Template,
+        start: str,
+        events: Sequence[Event] = (),
+        person: int = 0,
+    ) -> None:
         """Open a world.
 
         Args:
             suite: its apps.
             template: its rows.
             start: its time at the beginning, such as "2026-03-02 09:00".
+            events: what happens in it by itself.
+            person: who is told what events change; 0: nobody.
         """
         self.suite, self.start = suite, start
         self.state = State(template)
-        self.seconds = 0  # since the start; a call that changes something takes one
+        self.seconds = 0  # since the start
         self.calls: list[Called] = []
+        self.schedule, self.person = Schedule(events), person
+        self.notifications: list[str] = []  # that `take_notifications` has not returned yet
         self._recent: list[tuple[int, str, int]] = []  # person, app and second of late changes
 
     def close(self) -> None:
@@ -84,21 +104,55 @@ class World:
             arguments: by name; `access_token` says who calls, where nobody is signed in.
             person: who is signed in to all apps; 0: nobody.
         """
-        given = dict(arguments)
-        try:
-            reply = Reply(OK, self._answer(api, given, person))
-        except ApiError as error:
-            reply = Reply(error.status, {"error": error.message})
-        self.note(Called(api, arguments, reply.status, reply.body if reply.ok else None))
-        return reply
+        second, reply = self.seconds, self._reply(api, arguments, person)
+        if reply.ok:
+            self.advance(self._duration(api))
+        self.note(Called(api, arguments, reply.status, reply.body if reply.ok else None, second))
+        told = self.take_notifications()
+        return replace(reply, notifications=told) if told else reply
+
+    def advance(self, seconds: int, until_notified: bool = False) -> str:
+        """Let time pass, and return the world's time then.
+
+        Args:
+            seconds: how much; at least 0.
+            until_notified: whether to stop at once where there is a notification.
+        """
+        end, events = self.seconds + seconds, self.schedule
+        events.watch(self.state, self.seconds)
+        while not (until_notified and self.notifications):
+            if (number := events.next(end)) is None:
+                self.seconds = end
+                break
+            self._happen(number)
+            events.watch(self.state, self.seconds)
+        return self.now
+
+    def take_notifications(self) -> tuple[str, ...]:
+        """Return what the person has not been told yet, each with its time; of many the last."""
+        if not self.notifications:
+            return ()
+        told, self.notifications = self.notifications, []
+        earlier = len(told) - SHOWN
+        return tuple(told) if earlier <= 0 else (f"[…] {earlier} more before", *told[-SHOWN:])
 
     def note(self, called: Called) -> None:
         """Add to the calls; for what is no API, such as reading documentation."""
         self.calls.append(called)
 
+    def changing_calls(self) -> list[Called]:
+        """Return the calls that changed something, and were not refused."""
+        apis = self.suite.apis
+        answered = (one for one in self.calls if one.status == OK and one.api in apis)
+        return [one for one in answered if apis[one.api].changes]
+
     def key(self) -> str:
         """Return a key of the rows, the time, and what counts towards rate limits."""
-        return json.dumps([self.state.key(), self.seconds, self._late()])
+        parts = [self.state.key(), self.seconds, self._late()]
+        if self.schedule.events:
+            made = [[one.api, one.second] for one in self.changing_calls()]
+            parts += [self.schedule.saved(), self.notifications, made, self.state.history_key()]
+        return json.dumps(parts)
 
     def fork(self) -> World:
         """Return a copy that lives on by itself."""
@@ -106,22 +160,74 @@ class World:
         other.suite, other.start, other.seconds = self.suite, self.start, self.seconds
         other.state, other.calls = self.state.fork(), list(self.calls)
         other._recent = list(self._recent)
+        other.schedule, other.person = self.schedule.fork(), self.person
+        other.notifications = list(self.notifications)
         return other
 
     def snapshot(self) -> bytes:
-        calls = [[made.api, made.arguments, made.status, made.body] for made in self.calls]
-        head = json.dumps([self.start, self.seconds, calls, self._recent])
+        calls = [
+            [made.api, made.arguments, made.status, made.body, made.second] for made in self.calls
+        ]
+        events = [self.schedule.saved(), self.notifications]
+        head = json.dumps([self.start, self.seconds, calls, self._recent, events])
         return head.encode() + b"\n" + self.state.snapshot()
 
     def restore(self, snapshot: bytes) -> None:
-        """Return to a snapshot of a world of the same apps."""
+        """Return to a snapshot of a world of the same apps and events."""
         head, _, rest = snapshot.partition(b"\n")
-        self.start, self.seconds, calls, recent = json.loads(head)
+        self.start, self.seconds, calls, recent, events = json.loads(head)
+        self.schedule.restore(events[0])
+        self.notifications = events[1]
         self.calls = [Called(*made) for made in calls]
         self._recent = [(person, app, second) for person, app, second in recent]
         self.state.restore(rest)
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _reply(self, api: str, arguments: Mapping[str, Any], person: int) -> Reply:
+        """Answer a call; it takes no time yet."""
+        try:
+            return Reply(OK, self._answer(api, dict(arguments), person))
+        except ApiError as error:
+            return Reply(error.status, {"error": error.message})
+
+    def _duration(self, name: str) -> int:
+        """Return how many seconds a call takes that was answered; a change one, unless declared."""
+        api = self.suite.apis[name]
+        return self.suite.blueprints[api.app].seconds.get(api.name, int(api.changes))
+
+    def _happen(self, number: int) -> None:
+        """Let an event happen in the second in which it is due."""
+        event, progress = self.schedule.events[number], self.schedule.progress[number]
+        assert progress.due is not None
+        self.seconds = max(self.seconds, progress.due)
+        with self.state.happening(f"{event.name} {progress.times}") as written:
+            done = self._do(event, progress.times)
+            self._notify(written)
+        self.schedule.happened(number, self.seconds, done)
+
+    def _do(self, event: Event, times: int) -> bool:
+        """Make the calls of an event, up to one that is refused; return whether none was."""
+        deed, sent = event.deed(times), None
+        try:
+            while True:
+                api, arguments = deed.send(sent)
+                reply = self._reply(api, arguments, event.person)
+                if not reply.ok:
+                    deed.close()
+                    return False
+                sent = reply.body
+        except StopIteration:
+            return True
+
+    def _notify(self, written: Sequence[Change]) -> None:
+        me = self.state.get("supervisor.person", self.person)
+        if me is None:
+            return
+        for change in written:
+            told = notification(change, self.suite.blueprints, self.person, str(me["email"]))
+            if told is not None:
+                self.notifications.append(f"[{self.now[11:]}] {told}")
 
     def _answer(self, name: str, given: dict[str, Any], person: int) -> Any:
         """Return the body of a reply; raises ApiError."""
@@ -138,21 +244,23 @@ class World:
         with self.state.transaction():
             body = _run(api, caller, given)
         self._recent = [*self._late(), (caller.person, api.app, self.seconds)]
-        self.seconds += 1
         return body
 
     def _caller(self, api: Api, given: dict[str, Any], person: int) -> Caller:
         """Return who calls; raises ApiError 401 where an app wants to know and does not."""
-        nobody = Caller(self.state, self.suite.blueprints, person, self.now)
+        nobody = self._seen_by(person)
         token = given.pop("access_token", None)
         if token is not None:
             found = holder(nobody, api.app, str(token))
             if found is None:
                 raise ApiError(401, f"This access token is not valid for '{api.app}'.")
-            return Caller(self.state, self.suite.blueprints, found, self.now)
+            return self._seen_by(found)
         if not person and self.suite.blueprints[api.app].private and api.name != "login":
             raise ApiError(401, f"Sign in with {api.app}.login, and pass the access_token.")
         return nobody
+
+    def _seen_by(self, person: int) -> Caller:
+        return Caller(self.state, self.suite.blueprints, person, self.now, self.advance)
 
     def _limit(self, app: str, person: int) -> None:
         most = self.suite.blueprints[app].changes_per_minute

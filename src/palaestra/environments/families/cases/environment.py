@@ -1,6 +1,7 @@
 """The environment of generated cases: one answer of several parts, each of which counts.
 
 `cases/triage`   a patient: the department and the diagnosis
+`cases/record`   a document on a disease: its department, its name and its signs
 `cases/care`     a patient's question: a reply that is safe and covers a checklist
 `cases/table`    a question about a table: cells, operation, number and unit
 `cases/paper`    a paper: its limitations, one of each kind
@@ -21,12 +22,20 @@ from palaestra.core.team_words import answer_parts
 from palaestra.environments.base import hashed, refused, without_parameters
 from palaestra.environments.families.cases.case import Case
 from palaestra.environments.families.cases.documents import PAPER, TABLE, paper, table
-from palaestra.environments.families.cases.medical import CARE, TRIAGE, care, triage
+from palaestra.environments.families.cases.medical import (
+    CARE,
+    RECORD,
+    TRIAGE,
+    care,
+    record,
+    triage,
+)
 from palaestra.environments.families.cases.partners import PARTNER, partner
 from palaestra.environments.shared.known_answer import KnownAnswer
 
 CASES: dict[str, tuple[str, Callable[[random.Random], Case]]] = {
     "triage": (TRIAGE, triage),
+    "record": (RECORD, record),
     "care": (CARE, care),
     "table": (TABLE, table),
     "paper": (PAPER, paper),

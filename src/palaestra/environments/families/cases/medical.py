@@ -1,10 +1,10 @@
-"""Cases of patients: triage over a file of diseases, and replies that must be safe.
+"""Cases of patients: triage over a file of diseases, documents on them, and replies that are safe.
 
 The diseases are those of `core/knowledge/diseases.toml`, the doses and conflicts of medicines are
 in the rules of `care`. Both are made up for tests, and no medical advice.
 
-Sources: Zuo et al. 2024 (KG4Diagnosis) for triage; Mukherjee et al. 2024 (Polaris) for a reply that
-specialists check, with a checklist of what a conversation has to cover.
+Sources: Zuo et al. 2024 (KG4Diagnosis) for triage and documents; Mukherjee et al. 2024 (Polaris)
+for a reply that specialists check, with a checklist of what a conversation has to cover.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from palaestra.core.team_words import answer_parts
 from palaestra.environments.families.cases.case import Case, Part, among
 
 TRIAGE = "A patient has come. To which department, and what is it?"
+RECORD = "A document is about one disease. Write down what it says, signs in the order of the text."
 
 DOSES = {"paracetamol": 500, "ibuprofen": 400, "amoxicillin": 750}  # mg, of an adult
 CONFLICTS = {"paracetamol": "alcohol", "ibuprofen": "warfarin", "amoxicillin": "methotrexate"}
@@ -44,6 +45,23 @@ def triage(rng: random.Random) -> Case:
     return Case(
         f"The patient reports: {'; '.join(signs)}.",
         {name: among(answer[name], [one[name] for one in said]) for name in answer},
+    )
+
+
+def record(rng: random.Random) -> Case:
+    """Return a document on a disease, and the parts of its entry in a knowledge file."""
+    entries = load_entries("diseases")
+    right = rng.choice(entries)
+    values, signs = _values(right.say), rng.sample(right.when, len(right.when))
+    said = [_values(entry.say) for entry in entries]
+    every_sign = [sign for entry in entries for sign in entry.when]
+    *before, last = signs
+    parts = {name: among(values[name], [one[name] for one in said]) for name in values}
+    parts |= {f"sign-{n}": among(sign, every_sign) for n, sign in enumerate(signs, 1)}
+    return Case(
+        f"Patients with {values['diagnosis']} tell of {', '.join(before)} and {last}. They are "
+        f"treated in the department of {values['department']}.",
+        parts,
     )
 
 

@@ -25,7 +25,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -38,6 +38,7 @@ Kind = Literal[
 Endpoint = Literal["list", "search", "show", "create", "update", "delete"]
 ENDPOINTS: tuple[Endpoint, ...] = ("list", "search", "show", "create", "update", "delete")
 Scalar = str | bool | int | float | None
+COUNTS = ("page", "pages", "total")  # what a list says of itself, beside its rows
 RESERVED = ("id", "page", "per_page", "query", "access_token", "sort_by")
 LONGEST = 10_000  # characters of a text without a limit of its own
 
@@ -68,6 +69,8 @@ class Entity(_Table):
     fields: dict[str, Column]
     owner: str = ""  # the field with the person to whom a row belongs; empty: to everybody
     readers: tuple[str, ...] = ()  # further fields with a person or an address who may read it
+    shared: str = ""  # an entity with a row, of some readers, for each share of a row of this one
+    within: str = ""  # a field with a row: whoever may read that one may read this one
     public: bool = False  # everybody may read it
     search: tuple[str, ...] = ()  # the fields in which `search` looks
     unique: tuple[tuple[str, ...], ...] = ()  # fields that no two rows of one owner share
@@ -82,6 +85,11 @@ class Entity(_Table):
             return fields
         return {k: {"type": v} if isinstance(v, str) else v for k, v in fields.items()}
 
+    @property
+    def seen_by_others(self) -> bool:
+        """Whether anybody but the owner may read a row."""
+        return bool(self.public or self.readers or self.shared or self.within)
+
     def arguments(self) -> dict[str, Column]:
         """Return the fields that a person sets."""
         return {name: column for name, column in self.fields.items() if column.by == "person"}
@@ -93,9 +101,13 @@ class Blueprint(_Table):
     app: str = Field(pattern=f"^{NAME}$")
     about: str
     version: int = 1
-    entities: dict[str, Entity] = Field(min_length=1)
+    entities: dict[str, Entity]  # none: an app of verbs alone, which no file can describe
     private: bool = True  # calls need an access token, from `login`
+    staff: str = ""  # the entity whose owners work for the app: they read and change all its rows
     changes_per_minute: int | None = Field(default=None, gt=0)  # of one person; beyond: status 429
+    seconds: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """How long calls take, by the name of the API; without an entry a change one second, and what
+    changes nothing no time."""
 
     @cached_property
     def references(self) -> list[tuple[str, str, str]]:
@@ -106,6 +118,11 @@ class Blueprint(_Table):
             for name, column in made.fields.items()
             if column.refers
         ]
+
+    def link(self, entity: str, target: str) -> str:
+        """Return the first field of an entity that refers to another one; empty if none does."""
+        fields = self.entities[entity].fields
+        return next((name for name, column in fields.items() if column.refers == target), "")
 
 
 def qualified(app: str, entity: str) -> str:
@@ -135,11 +152,18 @@ def parse(text: str, source: str = "the blueprint") -> Blueprint:
 
 def contradictions(blueprint: Blueprint) -> Iterator[tuple[list[str], str]]:
     """Yield each contradiction: the keys that lead to it, and a sentence without its full stop."""
+    staff = blueprint.entities.get(blueprint.staff)
+    if blueprint.staff and (staff is None or not staff.owner):
+        yield ["staff"], f"`staff` is '{blueprint.staff}', which is no entity with an owner"
+    if not blueprint.entities:
+        yield ["entities"], "entities: there is none; describe at least one"
     for name, entity in blueprint.entities.items():
         at = ["entities", name]
         if not re.fullmatch(NAME, name):
             yield at, f"'{name}' is no name for an entity; write small letters and underscores"
-        for reason in _wrong_entity(entity):
+        if f"{name}s" in COUNTS:
+            yield at, f"entity '{name}' has a plural that lists use for themselves; rename it"
+        for reason in (*_wrong_entity(entity), *_wrong_share(blueprint, name)):
             yield at, f"entity '{name}' {reason}"
         for field, column in entity.fields.items():
             for reason in _wrong_column(field, column):
@@ -164,6 +188,7 @@ def _wrong_entity(entity: Entity) -> Iterator[str]:
 
     yield from unknown("owner", (entity.owner,) if entity.owner else ())
     yield from unknown("readers", entity.readers)
+    yield from unknown("within", (entity.within,) if entity.within else ())
     yield from unknown("search", entity.search)
     yield from unknown("unique", tuple(name for names in entity.unique for name in names))
     yield from unknown("moves", tuple(entity.moves))
@@ -176,6 +201,8 @@ def _wrong_entity(entity: Entity) -> Iterator[str]:
     for name in entity.readers:
         if name in fields and fields[name].type not in ("person", "email"):
             yield f"lets '{name}' read it, which must have the type 'person' or 'email'"
+    if entity.within in fields and not fields[entity.within].refers:
+        yield f"lies within '{entity.within}', which must refer to an entity"
     for name in entity.search:
         if name in fields and fields[name].type not in ("text", "email", "phone", "choice"):
             yield f"searches '{name}', which is no text"
@@ -186,6 +213,22 @@ def _wrong_entity(entity: Entity) -> Iterator[str]:
             states = {*moves, *(to for many in moves.values() for to in many)}
             for state in sorted(states - set(fields[name].choices)):
                 yield f"moves '{name}' from or to '{state}', which is none of its choices"
+
+
+def _wrong_share(blueprint: Blueprint, name: str) -> Iterator[str]:
+    chain = [name]
+    while (last := blueprint.entities.get(chain[-1])) and last.within in last.fields:
+        target = last.fields[last.within].refers
+        if target in chain or "." in target:
+            yield f"lies within '{target}', which must be another entity of this app, and not in it"
+            break
+        chain.append(target)
+    share = blueprint.entities[name].shared
+    if share and share not in blueprint.entities:
+        known = ", ".join(blueprint.entities)
+        yield f"is shared by '{share}', which is no entity; choose one of {known}"
+    elif share and not (blueprint.entities[share].readers and blueprint.link(share, name)):
+        yield f"is shared by '{share}', which needs `readers` and a field that refers to '{name}'"
 
 
 def _wrong_column(name: str, column: Column) -> Iterator[str]:

@@ -20,6 +20,7 @@ from palaestra.environments.families.apps.state import Row
 
 PAGE, LARGEST_PAGE = 5, 20  # rows of a page
 FILTERED = ("choice", "boolean", "person", "email", "date")  # types by which `list` can filter
+STAMPED = ("time", "date", "email")  # types whose values a service sets when a row is made
 LONGEST_QUERY = 200  # characters
 Run = Callable[[Caller, Mapping[str, Any]], Any]
 WHOLE = {"type": "integer"}
@@ -55,7 +56,7 @@ class Endpoints:
         filters = {
             field: schema_of(column)
             for field, column in entity.fields.items()
-            if field != entity.owner and (column.type in FILTERED or column.refers)
+            if field not in self._implied and (column.type in FILTERED or column.refers)
         }
         a_name = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
         words = {"description": "words that must all occur", "maxLength": LONGEST_QUERY}
@@ -188,7 +189,7 @@ class Endpoints:
     def _may_be_null(self, column: Column) -> bool:
         """Return whether rows may lack a value: nothing sets it but a verb, if at all."""
         unset = column.by == "service" and column.default is None
-        stamped = column.type in ("time", "date")
+        stamped = column.type in STAMPED
         return unset and not stamped and (bool(column.refers) or "create" in self.entity.endpoints)
 
     def _errors(self, way: Endpoint) -> dict[int, str]:
@@ -196,7 +197,7 @@ class Endpoints:
         entity, errors = self.entity, dict[int, str]()
         if way in ("show", "update", "delete"):
             errors[404] = f"you have no {self.name} with that id"
-        if way in ("update", "delete") and (entity.readers or entity.public):
+        if way in ("update", "delete") and entity.seen_by_others:
             errors[403] = f"the {self.name} is somebody else's"
         clash = ["it has what may occur only once"] if entity.unique else []
         conflicts = {
@@ -211,9 +212,14 @@ class Endpoints:
     # ── details ──────────────────────────────────────────────────────────────
 
     def shown(self, row: Row) -> Row:
-        """Return a row as people see it: without its owner, who is the reader."""
-        hidden = () if self.entity.public else (self.entity.owner,)
+        """Return a row as people see it: without its owner, where that is the reader."""
+        hidden = () if self.entity.public else self._implied
         return {field: value for field, value in row.items() if field not in hidden}
+
+    @property
+    def _implied(self) -> tuple[str, ...]:
+        """The owner, where all rows that somebody sees are their own; staff sees those of all."""
+        return () if self.blueprint.staff else (self.entity.owner,)
 
     def brief(self, row: Row) -> Row:
         """Return a row of a list: without texts of any length, which `show` has."""
@@ -255,7 +261,9 @@ class Endpoints:
 
 
 def _stamp(kind: str, caller: Caller) -> object:
-    """Return what a service sets by itself: the time, the date, or nothing."""
+    """Return what a service sets by itself: the time, the date, who calls, or nothing."""
+    if kind == "email":
+        return caller.email()
     return {"time": caller.now, "date": caller.now[:10]}.get(kind)
 
 

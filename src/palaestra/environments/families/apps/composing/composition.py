@@ -7,15 +7,15 @@ the next one is tried.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from palaestra.environments.families.apps.app import Suite
-from palaestra.environments.families.apps.composing.crud_atoms import crud_atoms
 from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal, Slots, Steps
-from palaestra.environments.families.apps.composing.stock_atoms import stock_atoms
 from palaestra.environments.families.apps.composing.verifier import Judge, Ran, Wanted, run
+from palaestra.environments.families.apps.composing.windows import Window
+from palaestra.environments.families.apps.events import Event
 from palaestra.environments.families.apps.world import World
 
 LEVELS = {"easy": 1, "medium": 2, "hard": 4}
@@ -29,6 +29,7 @@ class Composition:
     """A task in a world that nobody has touched."""
 
     goals: tuple[Goal, ...]
+    noise: tuple[Event, ...] = ()  # what happens besides, and has to do with no goal
 
     @property
     def instruction(self) -> str:
@@ -41,6 +42,15 @@ class Composition:
     @property
     def mentions(self) -> tuple[str, ...]:
         return tuple(text for goal in self.goals for text in goal.atom.mentions(goal.slots))
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        return tuple(one for goal in self.goals for one in goal.atom.windows(goal.slots))
+
+    def events(self, world: World) -> tuple[Event, ...]:
+        """Return what happens by itself in the task's world."""
+        own = (event for goal in self.goals for event in goal.atom.events(goal.slots, world))
+        return (*own, *self.noise)
 
     def steps(self, changed: int = -1, slots: Slots | None = None) -> Steps:
         """Yield the calls of the reference, goal by goal; return the last goal's answer, if any.
@@ -58,34 +68,46 @@ class Composition:
 
     def reference(self, world: World) -> tuple[Ran, Wanted]:
         """Run the reference on a fork; return what it did and what it shows to be wanted."""
-        return self._tried(world, self.steps(), self.mentions)
-
-    def ways(self, world: World) -> list[Wanted]:
-        """Return what each right way leaves behind: the reference's first, then alternatives."""
-        found = [self.reference(world)[1]]
-        for number, goal in enumerate(self.goals):
-            for slots in goal.atom.alternatives(goal.slots, world):
-                found.append(self._tried(world, self.steps(number, slots), self.mentions)[1])
-        return found
-
-    def _tried(self, world: World, steps: Steps, mentions: Sequence[str]) -> tuple[Ran, Wanted]:
         fork = world.fork()
         try:
-            ran = run(steps, fork, MAIN)
-            judge = Judge(world.suite.blueprints)
-            return ran, judge.wanted(fork.state.changes(), ran, mentions)
+            ran = run(self.steps(), fork, MAIN)
+            judge = Judge(world.suite.blueprints, fork.state.event_rows())
+            return ran, judge.wanted(fork.state.changes(), ran, self.mentions, self.windows)
         finally:
             fork.close()
 
+    def variants(self, world: World) -> list[Composition]:
+        """Return the task with all combinations of its goals' alternatives, itself first."""
+        choices = [
+            [
+                goal,
+                *(
+                    replace(goal, slots=slots)
+                    for slots in goal.atom.alternatives(goal.slots, world)
+                ),
+            ]
+            for goal in self.goals
+        ]
+        return [replace(self, goals=goals) for goals in itertools.product(*choices)]
+
+    def ways(self, world: World) -> list[Wanted]:
+        """Return what each right way leaves behind: the reference's first, then alternatives.
+
+        An alternative that a service refuses is none.
+        """
+        found = [self.reference(world)[1]]
+        for variant in self.variants(world)[1:]:
+            ran, wanted = variant.reference(world)
+            if not ran.refused:
+                found.append(wanted)
+        return found
+
 
 class Composer:
-    """Draws tasks for a suite of apps."""
+    """Draws tasks of some kinds of goals."""
 
-    def __init__(self, suite: Suite, allowed: Callable[[frozenset[str]], bool]) -> None:
-        """Use the atoms whose apps are `allowed`."""
-        self.atoms: list[Atom] = [
-            atom for atom in (*stock_atoms(suite), *crud_atoms(suite)) if allowed(atom.apps)
-        ]
+    def __init__(self, atoms: Iterable[Atom]) -> None:
+        self.atoms = list(atoms)
 
     def draw(self, world: World, goals: int, rng: random.Random) -> Composition | None:
         """Draw a task; None if this draw gave none, or its goals get into each other's way.

@@ -183,7 +183,7 @@ class Count(EntityAtom):
     def draw(self, world: World, rng: random.Random) -> Slots | None:
         fields = [f for f, c in self.entity.fields.items() if c.type in ("choice", "boolean")]
         rows = mine(world, self.table)
-        if not fields or not rows or self.entity.readers:  # rows of others would count, too
+        if not fields or not rows or self.entity.seen_by_others:  # others' rows count, too
             return None
         field = rng.choice(fields)
         value = rng.choice(rows)[field]
@@ -227,7 +227,8 @@ class LookUp(EntityAtom):
 
     def _askable(self, field: str) -> bool:
         column: Column = self.entity.fields[field]
-        plain = column.type not in ("person", "boolean") and not column.refers
+        long = column.type == "text" and column.most is None  # lists and searches leave it out
+        plain = column.type not in ("person", "boolean") and not column.refers and not long
         return plain and not column.free and field != self.title
 
     def steps(self, slots: Slots) -> Steps:
@@ -241,22 +242,38 @@ class LookUp(EntityAtom):
         return [{**slots, "title": other[self.title]} for other in others[:3]]
 
 
-def crud_atoms(suite: Suite) -> Iterator[EntityAtom]:
-    """Yield the goals that the entities of some apps allow."""
+def crud_atoms(suite: Suite, ids: bool = True) -> Iterator[EntityAtom]:
+    """Yield the goals that the entities of some apps allow.
+
+    Args:
+        suite: the apps.
+        ids: whether words may name rows by their ids, where one refers to another. (They do in
+            the tasks of `core`, which stay as they are.)
+    """
     for app, blueprint in suite.blueprints.items():
         for name, entity in blueprint.entities.items():
             table, ways = f"{app}.{name}", set(entity.endpoints)
             if not entity.owner or not entity.search or "search" not in ways:
                 continue
-            if "create" in ways:
+            refers = any(column.refers for column in entity.arguments().values())
+            if "create" in ways and (ids or not refers):
                 yield Add(table, entity)
             if "update" in ways:
-                yield Change(table, entity)
+                yield Change(table, entity if ids else _with_plain_values(entity))
             if "delete" in ways:
                 yield Delete(table, entity)
             if "list" in ways:
                 yield Count(table, entity)
             yield LookUp(table, entity)
+
+
+def _with_plain_values(entity: Entity) -> Entity:
+    """Return an entity of which nobody changes a reference or a text of free wording."""
+    fields = {
+        name: column.model_copy(update={"fixed": True}) if column.refers or column.free else column
+        for name, column in entity.fields.items()
+    }
+    return entity.model_copy(update={"fields": fields})
 
 
 def _quoted(value: Any) -> str:

@@ -2,7 +2,8 @@
 
 The reference solves it. Doing nothing, a constant refusal and a constant hand-over to a person do
 not. Each near miss, the reference with one slot changed, is rejected. Each declared alternative is
-accepted.
+accepted. Where things happen by themselves, each of them happens in the reference run, and waiting
+alone does not solve it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from palaestra.environments.families.apps.world import World
 CONSTANT = ("", "I cannot do that.", "I hand this over to a person.")
 """Answers without a deed: nothing, a refusal, a hand-over."""
 
+WAITING = 3 * 60 * 60  # seconds in which all that the tasks schedule has begun
+
 
 def judged(world: World, ways: list[Wanted], answer: object) -> Verdict:
     """Return the verdict on a world as it is."""
     said = None if answer is None else str(answer)
-    return Judge(world.suite.blueprints).verdict(world.state.changes(), said, ways)
+    timing = all(window.met(world) for window in ways[0].windows)
+    judge = Judge(world.suite.blueprints, world.state.event_rows())
+    return judge.verdict(world.state.changes(), said, ways, timing)
 
 
 def rejection(world: World, task: Composition, rng: random.Random) -> str | None:
@@ -37,10 +42,32 @@ def rejection(world: World, task: Composition, rng: random.Random) -> str | None
         return "the reference does not solve it"
     if any(judged(world, ways, answer).success for answer in CONSTANT):
         return "doing nothing solves it"
+    if world.schedule.events:
+        if silent := _silent(world, task):
+            return f"the event '{silent[0]}' does not happen in the reference run"
+        if _after_waiting(world, ways).success:
+            return "waiting solves it"
     for number, slots in near_misses(world, task, rng):
         if _after(world, task, ways, number, slots).success:
             return f"a near miss of '{task.goals[number].atom.name}' passes"
     return None
+
+
+def _silent(world: World, task: Composition) -> list[str]:
+    """Return the events that have not happened at the end of the reference."""
+    fork = world.fork()
+    run(task.steps(), fork, MAIN)
+    fork.close()
+    return fork.schedule.silent()
+
+
+def _after_waiting(world: World, ways: list[Wanted]) -> Verdict:
+    """Return the verdict on a fork in which an agent only waits, for three hours."""
+    fork = world.fork()
+    fork.advance(WAITING)
+    found = judged(fork, ways, "")
+    fork.close()
+    return found
 
 
 def near_misses(world: World, task: Composition, rng: random.Random) -> Iterator[tuple[int, Slots]]:

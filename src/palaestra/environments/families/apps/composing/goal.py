@@ -15,13 +15,16 @@ returns the answer of the task, if there is one. So a reference can use the ids 
 
 from __future__ import annotations
 
+import itertools
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from palaestra.environments.families.apps.compiler.api import Caller
+from palaestra.environments.families.apps.composing.windows import Window
+from palaestra.environments.families.apps.events import Event
 from palaestra.environments.families.apps.state import Row
 from palaestra.environments.families.apps.world import World
 
@@ -72,6 +75,14 @@ class Atom(ABC):
         """Return other slots whose reference is as right, where the words leave it open."""
         return ()
 
+    def events(self, slots: Slots, world: World) -> Sequence[Event]:
+        """Return what happens by itself in a task with this goal."""
+        return ()
+
+    def windows(self, slots: Slots) -> Sequence[Window]:
+        """Return when the changes for this goal must be made."""
+        return ()
+
     def mentions(self, slots: Slots) -> tuple[str, ...]:
         """Return what texts of free wording must mention, in any case of letters."""
         return ()
@@ -96,14 +107,53 @@ def mine(world: World, table: str) -> list[Row]:
     return world.state.find(table, **{world.suite.blueprints[app].entities[name].owner: MAIN})
 
 
-def findable(world: World, table: str, field: str) -> list[Row]:
-    """Return the person's rows that a search for their value of a field finds, and nothing else."""
+def readable(world: World, table: str) -> list[Row]:
+    """Return the rows that the person for whom the agent acts may read."""
+    condition, values = _person(world).readable(table)
+    return world.state.rows(table, condition, values)
+
+
+def findable(world: World, table: str, field: str, rows: Sequence[Row] | None = None) -> list[Row]:
+    """Return the rows that a search for their value of a field finds, and nothing else.
+
+    Args:
+        world: it is only read.
+        table: `app.entity`.
+        field: one of those that are searched.
+        rows: among which; those of the person, unless given.
+    """
     app, _, name = table.partition(".")
     search = world.suite.apis[f"{app}.search_{name}s"]
-    caller = Caller(world.state, world.suite.blueprints, MAIN, world.now)
+    caller = _person(world)
 
     def hits(text: str) -> int:
         return int(search.run(caller, {"query": text, "per_page": 1})["total"])
 
-    rows = mine(world, table)
-    return [row for row in rows if str(row[field]).strip() and hits(str(row[field])) == 1]
+    among = mine(world, table) if rows is None else rows
+    return [row for row in among if str(row[field]).strip() and hits(str(row[field])) == 1]
+
+
+def first(api: str, /, **arguments: Any) -> Steps:
+    """Yield a call that lists or searches rows; return the first of them."""
+    found = yield Call(api, arguments)
+    (rows,) = [value for value in found.values() if isinstance(value, list)]
+    return rows[0]
+
+
+def pick(rows: Iterable[Row], **equal: object) -> Row:
+    """Return the first row with these values; raises IndexError, at which a reference stops."""
+    found = [row for row in rows if all(row[name] == value for name, value in equal.items())]
+    return found[0]
+
+
+def swapped(slots: Slots, **others: Iterable[Any]) -> list[Slots]:
+    """Return the slots with one of them replaced, by at most two other values of each."""
+    return [
+        {**slots, name: value}
+        for name, values in others.items()
+        for value in itertools.islice((v for v in values if v != slots[name]), 2)
+    ]
+
+
+def _person(world: World) -> Caller:
+    return Caller(world.state, world.suite.blueprints, MAIN, world.now)

@@ -47,7 +47,7 @@ def _replies(world: World) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for one in world.calls:
         if one.status == OK:
-            found.setdefault(_mark(world, one.api, one.arguments), []).append(one.body)
+            found.setdefault(mark_of(world, one.api, one.arguments), []).append(one.body)
     return found
 
 
@@ -57,7 +57,7 @@ def _done(goal: Goal, world: World, replies: dict[str, list[Any]]) -> tuple[Any]
     try:
         while True:
             call = steps.send(sent)
-            mark = _mark(world, call.api, call.arguments)
+            mark = mark_of(world, call.api, call.arguments)
             if not replies.get(mark):
                 return None
             sent = replies[mark][0]
@@ -79,7 +79,7 @@ def _carried_on(goal: Goal, fork: World, replies: dict[str, list[Any]], calls: l
     try:
         while True:
             call = steps.send(sent)
-            mark = _mark(fork, call.api, call.arguments)
+            mark = mark_of(fork, call.api, call.arguments)
             if fork.suite.apis[call.api].changes and replies.get(mark):
                 sent = replies[mark].pop(0)
                 continue
@@ -101,17 +101,17 @@ def _without_known(world: World, calls: Sequence[Call]) -> list[Call]:
         if one.api in world.suite.apis and world.suite.apis[one.api].changes:
             known = set()
         else:
-            known.add(_mark(world, one.api, one.arguments))
+            known.add(mark_of(world, one.api, one.arguments))
     left: list[Call] = []
     for call in calls:
         if world.suite.apis[call.api].changes:
             known = set()
-        if _mark(world, call.api, call.arguments) not in known:
+        if mark_of(world, call.api, call.arguments) not in known:
             left.append(call)
     return left
 
 
-def _mark(world: World, api: str, arguments: Mapping[str, Any]) -> str:
+def mark_of(world: World, api: str, arguments: Mapping[str, Any]) -> str:
     """Return a call without texts of free wording; calls of equal marks do the same."""
     app = world.suite.blueprints[api.partition(".")[0]] if "." in api else None
     free = {

@@ -2,7 +2,9 @@
 
 The reference runs on a fork. The rows that it changes there, less what the blueprint calls free,
 are the wanted effect; its answer is the wanted answer. Ids of new rows, times that a service sets
-and wording are free. Any other row that changed is collateral damage. Reading is always free.
+and wording are free. Any other row that changed is collateral damage. Reading is always free. What
+events change is no change of the agent (`change_log.py`); rows that events made have names, since
+their ids depend on what else happened. When changes must be made is judged apart (`windows.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from palaestra.environments.families.apps.compiler.blueprint import Blueprint, Column, qualified
 from palaestra.environments.families.apps.composing.goal import Call, Steps
+from palaestra.environments.families.apps.composing.windows import Window
 from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.apps.world import World
 
@@ -30,6 +34,9 @@ class Wanted:
     rows: Counter[Canonical]
     answer: Any = None  # None: any, or none
     mentions: tuple[str, ...] = ()  # what new texts of free wording must mention
+    windows: tuple[Window, ...] = ()  # when changes must be made
+    passing: frozenset[Canonical] = frozenset()
+    """Rows that it made and deleted on its way, such as those of a cart; they cost no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +50,13 @@ class Verdict:
     progress: float = 0.0
     """The share done, less the collateral rows, in [0, 1]: of wanted rows, answer, and the end."""
 
+    timing: bool = True  # nothing was done too early or too late
+    policy: tuple[str, ...] = ()  # names of rules about the order of calls that were broken
+
     @property
     def success(self) -> bool:
-        return self.effect and self.wording and self.answer and not self.collateral
+        done = self.effect and self.wording and self.answer and self.timing
+        return done and not self.collateral and not self.policy
 
 
 @dataclass(slots=True)
@@ -55,6 +66,7 @@ class Ran:
     calls: list[Call] = field(default_factory=list)
     answer: Any = None
     refused: str = ""  # the error of the call at which it stopped
+    made: dict[tuple[str, int], Change] = field(default_factory=dict)  # rows, also if deleted later
 
 
 def run(steps: Steps, world: World, person: int) -> Ran:
@@ -69,6 +81,10 @@ def run(steps: Steps, world: World, person: int) -> Ran:
                 ran.refused = f"{step.api}: {reply}"
                 steps.close()
                 return ran
+            if world.suite.apis[step.api].changes:
+                for one in world.state.changes():
+                    if one.kind == "insert":
+                        ran.made.setdefault((one.table, one.id), one)
             step = steps.send(reply.body)
     except StopIteration as end:
         ran.answer = end.value
@@ -80,20 +96,45 @@ def run(steps: Steps, world: World, person: int) -> Ran:
 class Judge:
     """Compares changes with what is wanted, by the blueprints of a world."""
 
-    def __init__(self, blueprints: Mapping[str, Blueprint]) -> None:
-        self.blueprints = blueprints
+    def __init__(
+        self,
+        blueprints: Mapping[str, Blueprint],
+        event_rows: Mapping[tuple[str, int], str] = MappingProxyType({}),
+    ) -> None:
+        """Compare in a world with these blueprints.
+
+        Args:
+            blueprints: of its apps.
+            event_rows: the rows that events made, see `State.event_rows`.
+        """
+        self.blueprints, self.event_rows = blueprints, event_rows
 
     def canonical(self, changes: Sequence[Change]) -> list[Canonical]:
         """Return each change without what is free, in their order."""
         new = {(one.table, one.id): one for one in changes if one.kind == "insert"}
         return [self._canonical(change, new) for change in changes]
 
-    def wanted(self, changes: Sequence[Change], ran: Ran, mentions: Iterable[str]) -> Wanted:
+    def wanted(
+        self,
+        changes: Sequence[Change],
+        ran: Ran,
+        mentions: Iterable[str],
+        windows: Iterable[Window] = (),
+    ) -> Wanted:
         """Return what a reference that made these changes shows to be wanted."""
-        return Wanted(Counter(self.canonical(changes)), ran.answer, tuple(mentions))
+        left = {(one.table, one.id) for one in changes}
+        gone = [one for key, one in ran.made.items() if key not in left]
+        passing = frozenset(self.canonical(gone))
+        rows = Counter(self.canonical(changes))
+        return Wanted(rows, ran.answer, tuple(mentions), tuple(windows), passing)
 
     def verdict(
-        self, changes: Sequence[Change], answer: str | None, ways: Sequence[Wanted]
+        self,
+        changes: Sequence[Change],
+        answer: str | None,
+        ways: Sequence[Wanted],
+        timing: bool = True,
+        broken: Sequence[str] = (),
     ) -> Verdict:
         """Return the best verdict over all right ways.
 
@@ -101,10 +142,14 @@ class Judge:
             changes: what differs from the world's beginning.
             answer: what the agent said at the end; None before the end.
             ways: at least one.
+            timing: whether the changes were made when they should be.
+            broken: the rules of a policy that were broken.
         """
         found = self.canonical(changes)
         texts = " ".join(self._texts(changes)).casefold()
-        verdicts = [self._verdict(changes, found, texts, answer, way) for way in ways]
+        verdicts = [
+            self._verdict(changes, found, texts, answer, way, timing, broken) for way in ways
+        ]
         return max(verdicts, key=lambda one: (one.success, one.progress, one.effect))
 
     # ── details ──────────────────────────────────────────────────────────────
@@ -116,24 +161,31 @@ class Judge:
         texts: str,
         answer: str | None,
         way: Wanted,
+        timing: bool,
+        broken: Sequence[str],
     ) -> Verdict:
-        left, collateral = Counter(way.rows), []
+        left, collateral, passing = Counter(way.rows), list[str](), 0
         for change, one in zip(changes, found, strict=True):
             if left[one] > 0:
                 left[one] -= 1
             else:
                 collateral.append(f"{change.kind} {change.table} {change.id}")
+                passing += one in way.passing
         effect, answered = not left.total(), same_answer(answer, way.answer)
         wording = all(_plain(mention) in _plain(texts) for mention in way.mentions)
         asked = way.answer is not None
-        ended = answer is not None and effect and answered and wording and not collateral
-        done = way.rows.total() - left.total() + (asked and answered) + ended - len(collateral)
+        right = effect and answered and wording and timing and not collateral and not broken
+        ended = answer is not None and right
+        done = way.rows.total() - left.total() + (asked and answered) + ended
+        done -= len(collateral) - passing
         share = done / (way.rows.total() + asked + 1)
-        return Verdict(effect, wording, answered, tuple(collateral), min(1.0, max(0.0, share)))
+        progress = min(1.0, max(0.0, share))
+        rows, rules = tuple(collateral), tuple(broken)
+        return Verdict(effect, wording, answered, rows, progress, timing, rules)
 
     def _canonical(self, change: Change, new: Mapping[tuple[str, int], Change]) -> Canonical:
         """Return a change without free columns; new rows that it refers to stand for their ids."""
-        values = []
+        values: list[tuple[str, Any]] = []
         for name, value in sorted(change.values.items()):
             if name == "id" or (column := self._column(change.table, name)) is None:
                 continue
@@ -143,9 +195,12 @@ class Judge:
             if column.refers and (target, value) in new:
                 others = {key: one for key, one in new.items() if key != (target, value)}
                 values.append((name, self._canonical(new[target, value], others)))
+            elif column.refers and (target, value) in self.event_rows:
+                values.append((name, self.event_rows[target, value]))
             else:
                 values.append((name, _plain(value)))
-        id = 0 if change.kind == "insert" else change.id
+        id: int | str = 0 if change.kind == "insert" else change.id
+        id = self.event_rows.get((change.table, change.id), id)
         return (change.table, change.kind, id, tuple(values))
 
     def _column(self, table: str, name: str) -> Column | None:
@@ -174,6 +229,9 @@ def _plain(value: Any) -> Any:
     )
 
 
+MARKS = " .'\""  # around an answer, which say nothing
+
+
 def same_answer(given: str | None, wanted: Any) -> bool:
     """Return whether an answer is the wanted one: as a number, or by its words in any case."""
     if wanted is None:
@@ -183,4 +241,4 @@ def same_answer(given: str | None, wanted: Any) -> bool:
     if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
         numbers = re.findall(r"-?\d+(?:\.\d+)?", given.replace(",", ""))
         return len(numbers) == 1 and float(numbers[0]) == float(wanted)
-    return bool(_plain(given.strip(" .'\"")) == _plain(str(wanted)))
+    return bool(_plain(given.strip(MARKS)) == _plain(str(wanted).strip(MARKS)))

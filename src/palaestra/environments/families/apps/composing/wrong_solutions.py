@@ -15,6 +15,7 @@ from typing import Any
 from palaestra.environments.families.apps.compiler.api import Api
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.goal import MAIN, Call, mine
+from palaestra.environments.families.apps.composing.verifier import MARKS
 from palaestra.environments.families.apps.world import World
 
 NOTHING = "Hello."  # a text that mentions nothing
@@ -33,6 +34,7 @@ def wrong_solutions(world: World, task: Composition, rng: random.Random) -> Iter
     """Yield wrong solutions of a task, in a world that nobody has touched."""
     ran, _ = task.reference(world)
     calls, answer = tuple(ran.calls), ran.answer
+    right = [call for variant in task.variants(world) for call in variant.reference(world)[0].calls]
     for at, made in enumerate(calls):
         api = world.suite.apis[made.api]
         if not api.changes:
@@ -40,11 +42,13 @@ def wrong_solutions(world: World, task: Composition, rng: random.Random) -> Iter
         rest = calls[at + 1 :]
         yield Solution(f"without {made.api}", calls[:at] + rest, answer)
         twice = (*calls[: at + 1], made, *rest)
-        if not api.name.startswith(("update", "delete")) and _accepted(world, twice):
+        if _accepted(world, twice) and _left(world, twice) != _left(world, calls):
             yield Solution(f"{made.api} twice", twice, answer)
         for name, value in made.arguments.items():
-            for other in _others(world, api, name, value, bool(task.mentions), rng):
+            for other in _others(world, api, name, value, task.mentions, rng):
                 changed = Call(made.api, {**made.arguments, name: other})
+                if changed in right:
+                    continue  # as right as the reference
                 label = f"{made.api} with {name} {other!r}"
                 yield Solution(label, (*calls[:at], changed, *rest), answer)
     for extra in _collateral(world, calls, rng):
@@ -56,7 +60,7 @@ def wrong_solutions(world: World, task: Composition, rng: random.Random) -> Iter
 
 
 def _others(
-    world: World, api: Api, name: str, value: Any, mentions: bool, rng: random.Random
+    world: World, api: Api, name: str, value: Any, mentions: Sequence[str], rng: random.Random
 ) -> Iterator[Any]:
     """Yield other values for an argument, which make the call another one."""
     schema: Mapping[str, Any] = api.parameters["properties"].get(name, {})
@@ -65,8 +69,8 @@ def _others(
         for entity in world.suite.blueprints[api.app].entities.values()
         if name in entity.fields
     ]
-    if any(column.free for column in columns) or name == "body":
-        if mentions and name == "body":
+    if any(column.free for column in columns):
+        if any(mention in value for mention in mentions):
             yield NOTHING
         return
     if "enum" in schema:
@@ -110,10 +114,21 @@ def _accepted(world: World, calls: Sequence[Call]) -> bool:
     return all(reply.ok for reply in replies)
 
 
+def _left(world: World, calls: Sequence[Call]) -> str:
+    """Return the key of the rows that calls leave."""
+    fork = world.fork()
+    for call in calls:
+        fork.call(call.api, call.arguments, MAIN)
+    key = fork.state.key()
+    fork.close()
+    return key
+
+
 def _wrong_answers(answer: Any) -> Iterator[Any]:
     yield ""
     yield "I do not know."
     if isinstance(answer, (int, float)) and not isinstance(answer, bool):
         yield from (answer + 1, answer + 10, f"{answer} or {answer + 1}")
     else:
-        yield from (f"{answer} 2", str(answer)[:-1])
+        text = str(answer).strip(MARKS)
+        yield from (f"{text} 2", text[:-1])

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from importlib.resources import files as resources
 
 from palaestra.core.errors import UnknownName
 from palaestra.environments.families.apps.app import App, Suite
 from palaestra.environments.families.apps.compiler.blueprint import parse
-from palaestra.environments.families.apps.stock import bank, calendar, mail, supervisor
+from palaestra.environments.families.apps.stock import (
+    bank,
+    calendar,
+    chat,
+    files,
+    mail,
+    notes,
+    payments,
+    repository,
+    shop,
+    supervisor,
+    tracker,
+    travel,
+    wiki,
+)
 
 VERBS = {
     "bank": bank.VERBS,
@@ -17,7 +31,23 @@ VERBS = {
     "contacts": (),
     "mail": mail.VERBS,
     "supervisor": supervisor.VERBS,
+    "chat": chat.VERBS,
+    "files": files.VERBS,
+    "notes": notes.VERBS,
+    "payments": payments.VERBS,
+    "repository": repository.VERBS,
+    "shop": shop.VERBS,
+    "tracker": tracker.VERBS,
+    "travel": travel.VERBS,
+    "wiki": wiki.VERBS,
 }
+CORE = ("bank", "calendar", "contacts", "mail", "supervisor")
+"""The apps of `apps/easy`, `apps/medium` and `apps/hard`."""
+
+LIFE = (*CORE, "chat", "files", "notes", "payments", "shop", "travel")
+OFFICE = (
+    "calendar", "contacts", "mail", "supervisor", "chat", "files", "repository", "tracker", "wiki"
+)  # fmt: skip
 
 
 @cache
@@ -25,11 +55,11 @@ def stock_app(name: str) -> App:
     """Return one of the apps that come with palaestra; raises UnknownName."""
     if name not in VERBS:
         raise UnknownName("app", name, list(VERBS))
-    text = (files(__name__) / f"{name}.toml").read_text()
+    text = (resources(__name__) / f"{name}.toml").read_text()
     return App(parse(text, f"{name}.toml"), VERBS[name])
 
 
 @cache
-def stock_suite(names: Sequence[str] = tuple(VERBS)) -> Suite:
+def stock_suite(names: Sequence[str] = CORE) -> Suite:
     """Return apps that come with palaestra, in one world."""
     return Suite.of([stock_app(name) for name in names])

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from typing import TypeAlias
 
-from palaestra.agents.constraints.temporal_logic import (
+from palaestra.core.errors import InputError
+from palaestra.core.temporal_logic import (
     FALSE,
     TRUE,
     And,
@@ -27,7 +28,6 @@ from palaestra.agents.constraints.temporal_logic import (
     Until,
     atoms,
 )
-from palaestra.core.errors import InputError
 
 State: TypeAlias = frozenset[frozenset[Formula]]
 """Alternatives, one of which must be fulfilled: none left is a violation, an empty one fulfils."""

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestra.agents.constraints.obligations import Monitor, fulfilled, initial, progress
-from palaestra.agents.constraints.temporal_logic import (
+from palaestra.core.errors import InputError
+from palaestra.core.obligations import Monitor, fulfilled, initial, progress
+from palaestra.core.temporal_logic import (
     FALSE,
     TRUE,
     And,
@@ -25,7 +26,6 @@ from palaestra.agents.constraints.temporal_logic import (
     parse,
     trace_of,
 )
-from palaestra.core.errors import InputError
 from tests.core.small import Acting, run_episode
 
 ACTIONS = ("a", "b", "c")

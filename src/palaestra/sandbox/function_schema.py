@@ -11,8 +11,8 @@ import ast
 import json
 from typing import Any
 
-from palaestra.agents.code.library import Function, definition
 from palaestra.core.tool import Tool
+from palaestra.sandbox.function_library import Function, definition
 
 TYPES = {
     "str": "string",

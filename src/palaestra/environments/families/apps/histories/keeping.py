@@ -1,0 +1,60 @@
+"""What people keep for themselves: notes, lists of things to do, and files."""
+
+from __future__ import annotations
+
+from palaestra.environments.families.apps.histories.scene import Scene
+from palaestra.environments.families.apps.state import Row
+
+NOTEBOOKS = ("Home", "Ideas", "Garden", "Books", "Recipes", "Journeys", "Money")
+LISTS = {
+    "Groceries": ("bread", "milk", "apples", "rice", "coffee", "cheese", "tomatoes", "salt"),
+    "Packing": ("passport", "charger", "toothbrush", "boots", "torch", "raincoat", "map"),
+    "Repairs": ("dripping tap", "loose shelf", "kitchen lamp", "garage door", "front bell"),
+    "Letters": ("insurance", "tax office", "landlord", "school", "bank", "aunt Frida"),
+    "Spring cleaning": ("windows", "cellar", "carpets", "oven", "curtains", "attic"),
+}
+PRIORITIES = ("low", "normal", "normal", "high")
+FOLDERS = ("Letters", "Taxes", "Minutes", "Plans", "Receipts")
+
+
+def notes(scene: Scene) -> None:
+    """Write notebooks with notes, and lists on which some things are done."""
+    rng, state = scene.rng, scene.state
+    row: Row
+    for person in scene.active:
+        own = {"owner": person.id}
+        books = [
+            state.insert("notes.notebook", own | {"name": name})
+            for name in rng.sample(NOTEBOOKS, 3)
+        ]
+        for thing, other in zip(scene.things(8), scene.things(8), strict=True):
+            row = own | {"notebook_id": rng.choice(books), "title": thing.capitalize()}
+            row |= {"text": f"Ask whether the {other} is still there.", "pinned": False}
+            state.insert("notes.note", row)
+        for name in rng.sample(list(LISTS), 3):
+            checklist = state.insert("notes.checklist", own | {"name": name})
+            for text in rng.sample(LISTS[name], rng.randint(4, 5)):
+                row = own | {"checklist_id": checklist, "text": text, "done": rng.random() < 0.4}
+                state.insert("notes.item", row | {"priority": rng.choice(PRIORITIES)})
+
+
+def files(scene: Scene) -> None:
+    """Write folders with files; some are shared, also by others with each active person."""
+    rng, state = scene.rng, scene.state
+    row: Row
+    for person in scene.active:
+        for owner, number in ((person, 7), (rng.choice(scene.known(person)), 2)):
+            folders = [
+                state.insert("files.folder", {"owner": owner.id, "name": name})
+                for name in rng.sample(FOLDERS, 3)
+                if not state.find("files.folder", owner=owner.id, name=name)
+            ]
+            for thing in scene.things(number if folders else 0):
+                row = {"owner": owner.id, "folder_id": rng.choice(folders)}
+                row |= {"name": f"{thing.replace(' ', '-')}.txt", "made": scene.past(1, 90)[0]}
+                lines = [f"About the {other}." for other in scene.things(rng.randint(2, 4))]
+                file = state.insert("files.file", row | {"text": "\n".join(lines)})
+                reader = person if owner is not person else rng.choice(scene.known(person))
+                if owner is not person or rng.random() < 0.3:
+                    row = {"owner": owner.id, "file_id": file, "email": reader.email}
+                    state.insert("files.share", row)

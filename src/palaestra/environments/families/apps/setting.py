@@ -1,0 +1,94 @@
+"""Settings: apps that share one world, and the goals of its tasks.
+
+`core`    mail, contacts, calendar and bank: the smallest, of `apps/easy`
+`life`    all that a person has, of `apps/life-easy`: also chat, notes, files, payments, a shop,
+          and travel
+`office`  what colleagues share, of `apps/office-easy`: mail, calendar, chat, files, a tracker, a
+          wiki and a repository
+
+One's own apps are a setting, too:
+
+    class Library(Apps):
+        setting = Setting.of([App(parse(TEXT), VERBS)], atoms=[Lend])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from palaestra.environments.families.apps.app import App, Suite
+from palaestra.environments.families.apps.composing import (
+    card_atoms,
+    office_atoms,
+    paper_atoms,
+    people_atoms,
+)
+from palaestra.environments.families.apps.composing.crud_atoms import crud_atoms
+from palaestra.environments.families.apps.composing.goal import Atom
+from palaestra.environments.families.apps.composing.stock_atoms import STOCK, stock_atoms
+from palaestra.environments.families.apps.stock import CORE, LIFE, OFFICE, stock_app, stock_suite
+
+KINDS: tuple[type[Atom], ...] = (
+    *STOCK,
+    *people_atoms.KINDS,
+    *card_atoms.KINDS,
+    *paper_atoms.KINDS,
+    *office_atoms.KINDS,
+)
+"""All kinds of goals over stock apps; those over any entity come beside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Apps in one world, and the goals of which its tasks are composed."""
+
+    suite: Suite
+    atoms: tuple[Atom, ...]
+
+    @classmethod
+    def of(cls, apps: Iterable[App], atoms: Iterable[type[Atom]] = ()) -> Setting:
+        """Return a setting of some apps, and of `supervisor`, which is added if it is missing.
+
+        Goals over any entity come beside the given kinds.
+
+        Args:
+            apps: at least one of them has an entity with an owner and fields to search.
+            atoms: kinds of goals; those whose apps are missing are left out.
+
+        Raises:
+            InputError: two apps have one name, or an entity refers to one of a missing app.
+        """
+        listed = list(apps)
+        if all(app.name != "supervisor" for app in listed):
+            listed.append(stock_app("supervisor"))
+        suite = Suite.of(listed)
+        kinds = [kind() for kind in atoms]
+        fitting = [atom for atom in kinds if atom.apps <= suite.apps.keys()]
+        return cls(suite, (*fitting, *crud_atoms(suite, ids=False)))
+
+
+def core_atoms(suite: Suite) -> tuple[Atom, ...]:
+    """Return the goals of the tasks of `apps/easy`, as far as their apps are there."""
+    return (*stock_atoms(suite), *crud_atoms(suite))
+
+
+@cache
+def core() -> Setting:
+    suite = stock_suite(CORE)
+    return Setting(suite, core_atoms(suite))
+
+
+@cache
+def life() -> Setting:
+    return Setting.of([stock_app(name) for name in LIFE], KINDS)
+
+
+@cache
+def office() -> Setting:
+    return Setting.of([stock_app(name) for name in OFFICE], KINDS)
+
+
+SETTINGS = {"": core, "life": life, "office": office}
+"""The settings of the ids `apps/LEVEL` and `apps/SETTING-LEVEL`."""

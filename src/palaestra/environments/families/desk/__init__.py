@@ -1,0 +1,1 @@
+"""Service desks: written policies, users who are programs or models, twins."""

@@ -1,0 +1,1 @@
+"""The desks: blueprints, verbs, policies and kinds of request."""
