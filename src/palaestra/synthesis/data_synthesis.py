@@ -13,9 +13,14 @@ from palaestra.core.model import Model
 from palaestra.synthesis.blueprint_stage import blueprint_stage, check_blueprint, passed
 from palaestra.synthesis.domain_file import Domain, subjects
 from palaestra.synthesis.linked_worlds import world_stage
+from palaestra.synthesis.procedure_stages import conversation_stage, path_stage
+from palaestra.synthesis.procedures import parse_procedure
 from palaestra.synthesis.reference_dialogues import dialogue_stage, is_repeated, row_stage
 from palaestra.synthesis.stage_files import Made, StageFolder
 from palaestra.synthesis.task_stage import task_stage
+
+EPISODES = ("dialogues", "conversations")
+"""Stages whose lines are episodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,9 @@ async def synthesise(
         world_stage(domain),
         task_stage(domain, model),
         dialogue_stage(domain),
-        row_stage(),
+        *((path_stage(domain), conversation_stage(domain)) if domain.procedures else ()),
     ]
+    stages.append(row_stage([one.name for one in stages if one.name in EPISODES]))
     return yields(await StageFolder(folder, settings).run(stages, say))
 
 
@@ -58,12 +64,14 @@ def check_domain(domain: Domain, with_model: bool) -> None:
     """Check what can be checked before anything is made.
 
     Raises:
-        InputError: a blueprint does not pass (its line is named), the description names nothing
-            that could be drawn, or reviews are wanted without a model.
+        InputError: a blueprint or a procedure does not pass (its line is named), the description
+            names nothing that could be drawn, or reviews are wanted without a model.
         UnknownName: there is no such agent.
     """
     for file, text in domain.files.items():
         check_blueprint(text, file)
+    for file, text in domain.procedures.items():
+        parse_procedure(text, file)
     make_agent(domain.agent)
     if not with_model and domain.review is not None:
         raise InputError(
@@ -95,8 +103,18 @@ def yields(made: Made) -> list[Yield]:
         Yield("worlds", len(made["worlds"]), len(made["worlds"])),
         Yield("tasks", len(solved), len(solved) + reasons.total(), reasons),
         Yield("dialogues", len(made["dialogues"]), len(solved), +failed),
+        *_by_procedures(made),
         Yield("rows", len(made["rows"]), len(made["rows"])),
     ]
+
+
+def _by_procedures(made: Made) -> list[Yield]:
+    if "paths" not in made:
+        return []
+    reasons, tried = _reasons(made["paths"]), len(made["paths"])
+    kept = tried - reasons.total()
+    done = len(made["conversations"])
+    return [Yield("paths", kept, tried, reasons), Yield("conversations", done, kept)]
 
 
 def _reasons(lines: list[dict[str, dict[str, int]]]) -> Counter[str]:

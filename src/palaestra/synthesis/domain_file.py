@@ -53,6 +53,8 @@ class Domain(BaseModel):
     goals: int = Field(2, ge=1, le=8)
     agent: str = "direct"  # who shows the reference, and so the form of its replies
     files: dict[str, str] = {}  # texts of blueprints, by file
+    procedures: dict[str, str] = {}  # texts, by file
+    conversations: int = Field(1, ge=1, le=1000)  # on each path of each procedure
     review: Review | None = None
 
 
@@ -63,10 +65,11 @@ def read_domain(file: Path) -> Domain:
         InputError: it cannot be read, has unknown keys or wrong values, or says nothing.
     """
     document = _toml(file)
-    listed = document.get("files", [])
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        raise InputError(f"{file}: 'files' must be a list of blueprints' files.")
-    document["files"] = {name: _text(file.parent / name) for name in listed}
+    for key in ("files", "procedures"):
+        listed = document.get(key, [])
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+            raise InputError(f"{file}: '{key}' must be a list of files.")
+        document[key] = {name: _text(file.parent / name) for name in listed}
     try:
         domain = Domain.model_validate(document)
     except ValidationError as error:
@@ -83,6 +86,8 @@ def read_domain(file: Path) -> Domain:
             f"{file}: blueprints = {domain.blueprints} is less than the {len(domain.files)} files; "
             "set it higher."
         )
+    if "conversations" in document and not domain.procedures:
+        raise InputError(f"{file}: 'conversations' needs 'procedures'; name some, or leave it out.")
     return domain
 
 

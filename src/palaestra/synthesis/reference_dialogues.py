@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from palaestra.agents.registry import make_agent
-from palaestra.core.environment import AsyncEnvironment
+from palaestra.core.environment import AsyncEnvironment, Environment
 from palaestra.core.episode import Episode, Key
 from palaestra.core.task import Task
 from palaestra.environments.families.apps.composing.composition import LEVELS
@@ -58,20 +58,25 @@ def dialogue_stage(domain: Domain) -> Stage:
         line = made["tasks"][number]
         if line["goals"] is None or is_repeated(made["tasks"], number):
             return []
-        episode = await shown(domain, number, line, made["worlds"][line["world"]])
-        return [episode_document(timeless(episode))] if episode.outcome.solved else []
+        environment = placed(f"{PHASE}/{domain.name}", line, made["worlds"][line["world"]])
+        episode = await shown(domain, environment.spec.id, number, environment)
+        return [episode_document(episode)] if episode.outcome.solved else []
 
     return Stage("dialogues", ("worlds", "tasks"), lambda made: len(made["tasks"]), make)
 
 
-def row_stage() -> Stage:
-    """Return the stage that makes rows: chats, in the form of supervised fine-tuning data."""
+def row_stage(reads: Sequence[str]) -> Stage:
+    """Return the stage that makes rows: chats, in the form of supervised fine-tuning data.
+
+    Args:
+        reads: stages of episodes.
+    """
 
     async def make(made: Made, number: int) -> Sequence[JSON]:
-        episode = episode_of(made["dialogues"][number], f"dialogue {number}")
-        return list(conversations(episode))
+        documents = [document for name in reads for document in made[name]]
+        return list(conversations(episode_of(documents[number], f"episode {number}")))
 
-    return Stage("rows", ("dialogues",), lambda made: len(made["dialogues"]), make)
+    return Stage("rows", tuple(reads), lambda made: sum(map(len, made.values())), make)
 
 
 def is_repeated(tasks: Sequence[Mapping[str, Any]], number: int) -> bool:
@@ -83,14 +88,11 @@ def is_repeated(tasks: Sequence[Mapping[str, Any]], number: int) -> bool:
     )
 
 
-async def shown(
-    domain: Domain, number: int, line: Mapping[str, Any], world: dict[str, Any]
-) -> Episode:
-    """Return the episode in which an agent does what a task's reference does.
+def placed(id: str, line: Mapping[str, Any], world: dict[str, Any]) -> SynthesisedApps:
+    """Return the environment of a task.
 
     Args:
-        domain: names the environment and the agent.
-        number: of the task.
+        id: of the environment.
         line: the task.
         world: the line of its world.
     """
@@ -100,18 +102,30 @@ async def shown(
     ran, _ = task.reference(untouched)
     needed = tuple(dict.fromkeys(call.api for call in ran.calls))
     template = world_template(suite, SIZE, world["seed"])
-    drawn = Drawn(suite, template, task, task.ways(untouched), needed)
+    made = Drawn(suite, template, task, task.ways(untouched), needed)
     untouched.close()
-    id = f"{PHASE}/{domain.name}"
+    return SynthesisedApps(id, made)
+
+
+async def shown(domain: Domain, id: str, number: int, environment: Environment) -> Episode:
+    """Return the episode in which the domain's agent does what a reference does, without times.
+
+    Args:
+        domain: names the agent.
+        id: of the environment.
+        number: of the task.
+        environment: with that task and no other; it is closed at the end.
+    """
 
     async def make(_: str) -> AsyncEnvironment:
-        return LocalEnvironment(SynthesisedApps(id, drawn))
+        return LocalEnvironment(environment)
 
     agent = make_agent(domain.agent)
     rollout = Rollout(agent, make, {"agent": ExpertModel(agent)}, seed=domain.seed)
-    job = Job(Key(PHASE, number), Task(f"{PHASE}/{number}", id, seed=3 * number))
+    phase = id.partition("/")[0]
+    job = Job(Key(phase, number), Task(f"{phase}/{number}", id, seed=3 * number))
     [episode] = await rollout.run([job])
-    return episode
+    return timeless(episode)
 
 
 def timeless(episode: Episode) -> Episode:
