@@ -207,7 +207,7 @@ HEAD = f'name = "county"\nabout = "{ABOUT}"\n'
         ('name = "county"\nabout = "Things."', "names nothing that apps can be drawn about"),
         ('name = "county"', "about: Field required"),
         (HEAD + "taks = 3", "taks: Extra inputs are not permitted"),
-        (HEAD + "[review]", "has [review], and nobody reviews without a model"),
+        (HEAD + "[review]", "has [review], and nobody does that without a model"),
         (HEAD + 'agent = "direkt"', "Did you mean 'direct'?"),
         (HEAD + 'files = ["none.toml"]', "cannot be read"),
         (HEAD + "worlds = ", "is not valid TOML"),

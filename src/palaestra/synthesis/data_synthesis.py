@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from palaestra.agents.registry import make_agent
 from palaestra.core.errors import InputError
@@ -17,7 +18,7 @@ from palaestra.synthesis.procedure_stages import conversation_stage, path_stage
 from palaestra.synthesis.procedures import parse_procedure
 from palaestra.synthesis.reference_dialogues import dialogue_stage, is_repeated, row_stage
 from palaestra.synthesis.stage_files import Made, StageFolder
-from palaestra.synthesis.task_stage import task_stage
+from palaestra.synthesis.task_stage import exploration_stage, task_stage
 
 EPISODES = ("dialogues", "conversations")
 """Stages whose lines are episodes."""
@@ -53,6 +54,7 @@ async def synthesise(
         blueprint_stage(domain, model),
         world_stage(domain),
         task_stage(domain, model),
+        *((exploration_stage(domain, model),) if model and domain.explore else ()),
         dialogue_stage(domain),
         *((path_stage(domain), conversation_stage(domain)) if domain.procedures else ()),
     ]
@@ -65,7 +67,7 @@ def check_domain(domain: Domain, with_model: bool) -> None:
 
     Raises:
         InputError: a blueprint or a procedure does not pass (its line is named), the description
-            names nothing that could be drawn, or reviews are wanted without a model.
+            names nothing that could be drawn, or a table wants a model and there is none.
         UnknownName: there is no such agent.
     """
     for file, text in domain.files.items():
@@ -73,22 +75,24 @@ def check_domain(domain: Domain, with_model: bool) -> None:
     for file, text in domain.procedures.items():
         parse_procedure(text, file)
     make_agent(domain.agent)
-    if not with_model and domain.review is not None:
-        raise InputError(
-            f"The domain '{domain.name}' has [review], and nobody reviews without a model; give "
-            "--model, or leave the table out."
-        )
+    for table, given in (("review", domain.review), ("explore", domain.explore)):
+        if not with_model and given is not None:
+            raise InputError(
+                f"The domain '{domain.name}' has [{table}], and nobody does that without a model; "
+                "give --model, or leave the table out."
+            )
     if not with_model and domain.blueprints > len(domain.files):
         subjects(domain)
 
 
 def yields(made: Made) -> list[Yield]:
     """Return what each stage made, and why the rest was rejected."""
-    blueprints, tasks = made["blueprints"], made["tasks"]
+    blueprints, explorations = made["blueprints"], made.get("explorations", [])
     kept = len(passed(blueprints))
     refused = _reasons(blueprints)
     if repeated := sum(one["toml"] is not None for one in blueprints) - kept:
         refused["another blueprint has the same name"] = repeated
+    tasks = [*made["tasks"], *explorations]
     solved = [number for number, one in enumerate(tasks) if one["goals"] is not None]
     twice = Counter(is_repeated(tasks, number) for number in solved)[True]
     failed = Counter(
@@ -97,15 +101,20 @@ def yields(made: Made) -> list[Yield]:
             "the environment does not call it solved": len(solved) - twice - len(made["dialogues"]),
         }
     )
-    reasons = _reasons(tasks)
     return [
         Yield("blueprints", kept, kept + refused.total(), refused),
         Yield("worlds", len(made["worlds"]), len(made["worlds"])),
-        Yield("tasks", len(solved), len(solved) + reasons.total(), reasons),
+        _of_tasks("tasks", made["tasks"]),
+        *([_of_tasks("explorations", explorations)] if "explorations" in made else ()),
         Yield("dialogues", len(made["dialogues"]), len(solved), +failed),
         *_by_procedures(made),
         Yield("rows", len(made["rows"]), len(made["rows"])),
     ]
+
+
+def _of_tasks(stage: str, lines: list[Any]) -> Yield:
+    passing, reasons = sum(one["goals"] is not None for one in lines), _reasons(lines)
+    return Yield(stage, passing, passing + reasons.total(), reasons)
 
 
 def _by_procedures(made: Made) -> list[Yield]:

@@ -13,6 +13,10 @@
     reviewers = 3
     rounds = 2
 
+    [explore]        # with a model: tasks are made of what it does by itself
+    explorations = 4
+    calls = 6
+
 Without a model, apps are drawn about what `about` names; `files` are blueprints to be used besides.
 """
 
@@ -38,6 +42,15 @@ class Review(BaseModel):
     rounds: int = Field(2, ge=1, le=10)  # of writing, reviews, and writing anew
 
 
+class Explore(BaseModel):
+    """How a model explores the worlds (Learn-by-interact, Su et al. 2025)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    explorations: int = Field(4, ge=1, le=100_000)
+    calls: int = Field(6, ge=1, le=50)  # at most, of one exploration
+
+
 class Domain(BaseModel):
     """What is to be synthesised."""
 
@@ -49,13 +62,14 @@ class Domain(BaseModel):
     blueprints: int = Field(4, ge=1, le=200)
     worlds: int = Field(4, ge=1, le=10_000)
     apps: int = Field(2, ge=1, le=8)
-    tasks: int = Field(20, ge=1, le=1_000_000)
+    tasks: int = Field(20, ge=1, le=100_000)
     goals: int = Field(2, ge=1, le=8)
     agent: str = "direct"  # who shows the reference, and so the form of its replies
     files: dict[str, str] = {}  # texts of blueprints, by file
     procedures: dict[str, str] = {}  # texts, by file
     conversations: int = Field(1, ge=1, le=1000)  # on each path of each procedure
     review: Review | None = None
+    explore: Explore | None = None
 
 
 def read_domain(file: Path) -> Domain:

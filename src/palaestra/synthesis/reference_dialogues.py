@@ -53,16 +53,21 @@ def dialogue_stage(domain: Domain) -> Stage:
     There is none for a task that did not pass, for one that equals an earlier one, and for one
     whose reference the environment does not call solved.
     """
+    sources = ("tasks", "explorations") if domain.explore else ("tasks",)
 
     async def make(made: Made, number: int) -> Sequence[JSON]:
-        line = made["tasks"][number]
-        if line["goals"] is None or is_repeated(made["tasks"], number):
+        lines = [line for name in sources for line in made[name]]
+        line = lines[number]
+        if line["goals"] is None or is_repeated(lines, number):
             return []
         environment = placed(f"{PHASE}/{domain.name}", line, made["worlds"][line["world"]])
         episode = await shown(domain, environment.spec.id, number, environment)
         return [episode_document(episode)] if episode.outcome.solved else []
 
-    return Stage("dialogues", ("worlds", "tasks"), lambda made: len(made["tasks"]), make)
+    def count(made: Made) -> int:
+        return sum(len(made[name]) for name in sources)
+
+    return Stage("dialogues", ("worlds", *sources), count, make)
 
 
 def row_stage(reads: Sequence[str]) -> Stage:

@@ -19,7 +19,8 @@ from palaestra.environments.families.apps.composing.goal import Atom, Goal
 from palaestra.environments.families.apps.world import World
 from palaestra.store.codec import JSON
 from palaestra.synthesis.committee import reworded
-from palaestra.synthesis.domain_file import Domain, Review
+from palaestra.synthesis.domain_file import Domain, Explore, Review
+from palaestra.synthesis.exploration import beginnings, explored, happened
 from palaestra.synthesis.linked_goals import linked_atoms
 from palaestra.synthesis.linked_worlds import suite_of, world_of
 from palaestra.synthesis.stage_files import Made, Stage
@@ -70,6 +71,43 @@ def task_stage(domain: Domain, model: Model | None) -> Stage:
     return Stage("tasks", ("worlds",), lambda made: domain.tasks, make)
 
 
+def exploration_stage(domain: Domain, model: Model) -> Stage:
+    """Return the stage that makes tasks of what a model does by itself; lines as of `tasks`.
+
+    An item has a line for each task, and for each beginning that was rejected.
+    """
+    explore = domain.explore or Explore()
+
+    async def make(made: Made, number: int) -> Sequence[JSON]:
+        at = number % len(made["worlds"])
+        line = made["worlds"][at]
+        suite = suite_of(line)
+        world, rng = world_of(line, suite), random.Random(f"explore {domain.seed} {number}")
+        fork = world.fork()
+        try:
+            calls, rejected = await explored(model, fork, explore.calls, rng)
+            lines: list[JSON] = []
+            for task, reason in beginnings(calls, world, rng):
+                if task is None:
+                    rejected[reason] += 1
+                    continue
+                worded = await reworded(
+                    model, domain.about, task, world, domain.review or Review(), rng
+                )
+                rejected += worded.rejected
+                if worded.text is not None:
+                    goals = {"goals": written(task), "instruction": worded.text}
+                    lines.append({"world": at, **goals, "rejected": {}})
+            if rejected:
+                lines.append({"world": at, "goals": None, "rejected": dict(rejected)})
+            return lines
+        finally:
+            fork.close()
+            world.close()
+
+    return Stage("explorations", ("worlds",), lambda made: explore.explorations, make)
+
+
 def composed(
     world: World, goals: int, rng: random.Random
 ) -> tuple[Composition | None, dict[str, int]]:
@@ -110,7 +148,8 @@ def written(task: Composition) -> list[JSON]:
 
 def task_of(line: Mapping[str, Any], suite: Suite) -> Worded:
     """Return the task of a line."""
-    atoms = {tuple(_named(atom).values()): atom for atom in linked_atoms(suite)}
+    known = [*linked_atoms(suite), happened(suite)]
+    atoms = {tuple(_named(atom).values()): atom for atom in known}
     goals = tuple(
         Goal(atoms[goal["atom"], goal["table"]], goal["slots"], goal["wording"])
         for goal in line["goals"]
