@@ -29,8 +29,9 @@ from palaestra.core.agent import Agent
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, PalaestraError
 from palaestra.core.model import Model
+from palaestra.environments.registry import spec
 from palaestra.evaluation.reports.cell_samples import summary, totals
-from palaestra.evaluation.running import desired_state
+from palaestra.evaluation.running import desired_state, environment_versions
 from palaestra.evaluation.running.evaluation_plan import DOCUMENT, Cell, Plan, as_json, from_json
 from palaestra.evaluation.running.evaluation_run import Done
 from palaestra.evaluation.running.evaluation_run import evaluate as run_plan
@@ -155,7 +156,9 @@ class Evaluation:
         revisions = prepare_models(sorted(made.models - given.keys()), reporter.say)
         made, notes = plan(asked)  # a model that was downloaded may turn out to read text only
         check_local(asked, made.models, given, reporter, name)
+        versions = {cell.environment: spec(cell.environment).version for cell in made.cells}
         documents = {DOCUMENT: as_json(made), "machine": as_document(), REVISIONS: revisions}
+        documents[environment_versions.DOCUMENT] = versions
         with (
             connected(where) as elsewhere,
             RunFolder.create(

@@ -21,7 +21,9 @@ from palaestra.cluster.fleet import DEATHS, WINDOW
 from palaestra.cluster.learner_process import learner_kind
 from palaestra.cluster.on_ray import Elsewhere, OnRay, check_importable, connected
 from palaestra.core.errors import InputError, RankLost, RecipeError
+from palaestra.environments.registry import spec
 from palaestra.evaluation.reports.report import Report
+from palaestra.evaluation.running import environment_versions
 from palaestra.learning.methods.component import name_of
 from palaestra.models.registry import REVISIONS
 from palaestra.runtime.concurrency import note, usual
@@ -33,6 +35,7 @@ from palaestra.training.recipe import Recipe, load, read_recorded
 from palaestra.training.recipe_check import check_recipe
 from palaestra.training.recipe_sections import ClusterPart
 from palaestra.training.run import execute, write_report
+from palaestra.training.stage_program import environments_recorded
 
 
 def recipe_of(
@@ -125,7 +128,8 @@ class Training:
         revisions = prepare_policy(recipe, reporter.say)
         length = f" ({about(recipe)})" if about else ""
         settings = recipe.model_dump(mode="json")
-        documents = {REVISIONS: revisions}
+        versions = {id: spec(id).version for id in environments_recorded(recipe)}
+        documents = {REVISIONS: revisions, environment_versions.DOCUMENT: versions}
         with (
             connected(where) as elsewhere,
             RunFolder.create(

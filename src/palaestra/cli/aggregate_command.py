@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from palaestra.cli.diff_command import read_side
+from palaestra.cli.diff_command import Side, read_side
 from palaestra.cli.tables import table
 from palaestra.core.errors import InputError
 
@@ -29,17 +29,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from palaestra.evaluation.running.environment_versions import refuse_other_versions
     from palaestra.evaluation.statistics.aggregates import probability_of_improvement, score_table
 
-    ours = [_success(name) for name in options.runs]
-    theirs = [_success(name) for name in options.against]
+    sides = [read_side(name) for name in (*options.runs, *options.against)]
+    refuse_other_versions([(side.name, side.versions) for side in sides])
+    means = [_success(side) for side in sides]
+    ours, theirs = means[: len(options.runs)], means[len(options.runs) :]
     scores, environments = score_table([*ours, *theirs])  # shared by all runs
     left = sorted({name for of in (*ours, *theirs) for name in of} - set(environments))
-    sides = {"a": scores[: len(ours)], **({"b": scores[len(ours) :]} if theirs else {})}
+    halves = {"a": scores[: len(ours)], **({"b": scores[len(ours) :]} if theirs else {})}
     found: Row = {"environments": environments, "left_out": left}
-    for side, rows in sides.items():
+    for side, rows in halves.items():
         found[side] = {"runs": len(rows), **_figures(rows)}
-    better = probability_of_improvement(*sides.values()) if theirs else None
+    better = probability_of_improvement(*halves.values()) if theirs else None
     found["probability_of_improvement"] = better and asdict(better)
     if options.json:
         print(json.dumps(found))
@@ -48,13 +51,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _success(name: str) -> dict[str, float]:
+def _success(side: Side) -> dict[str, float]:
     """Return the mean success over the tasks of each environment of a run."""
     from palaestra.evaluation.statistics.intervals import task_scores
     from palaestra.evaluation.statistics.player_results import refuse_games
 
-    side = read_side(name)
-    refuse_games(side.episodes, [name])
+    refuse_games(side.episodes, [side.name])
     of: dict[str, list[Any]] = {}
     for episode in side.episodes:
         of.setdefault(episode.task.environment, []).append(episode)

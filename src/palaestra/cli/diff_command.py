@@ -39,6 +39,7 @@ class Side:
     episodes: list[Episode]
     evaluated: bool  # by `palaestra eval`: its settings are those of the compared cells
     settings: dict[str, Any]  # flat
+    versions: dict[str, str]  # of its environments, where they were recorded
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,10 +55,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from palaestra.evaluation.reports.run_diff import diff
+    from palaestra.evaluation.running.environment_versions import refuse_other_versions
 
     a, *others = map(read_side, (options.first, options.second, *options.more))
     if any((a.folder, a.phase) == (b.folder, b.phase) for b in others):
         raise InputError(f"{a.name} is compared with itself; name another run or RUN:PHASE.")
+    refuse_other_versions([(side.name, side.versions) for side in (a, *others)])
     if options.more:
         return _several(a, others, options.json)
     b = others[0]
@@ -97,6 +100,7 @@ def read_side(name: str) -> Side:
         InputError: no such run, or no phase is the obvious one.
         UnknownName: the run has no such phase.
     """
+    from palaestra.evaluation.running.environment_versions import DOCUMENT
     from palaestra.store.run_folder import RunFolder
     from palaestra.training.renamed_keys import with_present_names
 
@@ -116,6 +120,7 @@ def read_side(name: str) -> Side:
             episodes=[episode for one in chosen for episode in database.episodes(one)],
             evaluated=bool(selected),
             settings=_of_cells(selected) if selected else _flat(recipe),
+            versions=database.get(DOCUMENT) or {},
         )
 
 

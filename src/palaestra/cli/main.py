@@ -45,6 +45,7 @@ COMMANDS = {
     "view": "look at runs and episodes in a browser",
     "index": "build the search index of runs ahead of the first search",
     "replay": "repeat recorded actions, and report where the environment differs",
+    "rescore": "judge recorded episodes again, by the environments of today",
     "diff": "compare two runs on the same tasks, with tests and intervals",
     "aggregate": "aggregate runs of several seeds, with intervals",
     "team": "show what members contributed to a run, and write what their team learned",

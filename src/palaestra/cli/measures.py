@@ -39,6 +39,7 @@ def measured(episodes: Sequence[Episode], by: str | None = None, context: int | 
         summarise,
     )
     from palaestra.evaluation.statistics.repeats import reliability
+    from palaestra.evaluation.statistics.scenario_completion import scenario_completion
     from palaestra.evaluation.statistics.self_report import calibration
 
     measures = dict(METRICS | ({"context_use": context_use(context)} if context else {}))
@@ -61,10 +62,15 @@ def measured(episodes: Sequence[Episode], by: str | None = None, context: int | 
         confidence = asdict(calibration(episodes))
     except GroupTooSmall:  # no agent reported its confidence
         confidence = None
+    try:
+        whole = scenario_completion(episodes) if one else None
+    except GroupTooSmall:
+        whole = None
     return {
         "episodes": len(episodes),
         "metrics": {name: asdict(one) for name, one in found.items()},
         "repeats": {name: asdict(one) for name, one in repeats.items() if name[5:] != "1"},
+        "scenarios": whole and asdict(whole),
         "by": {value: asdict(part) for value, part in parts.items()},
         "calibration": confidence,
     }
@@ -85,6 +91,8 @@ def show(phase: str, row: Row, by: str | None, console: Console) -> None:
         if one["mean"] is not None
     ]
     lines += [(name, one["mean"], one, one["n"]) for name, one in row["repeats"].items()]
+    if whole := row["scenarios"]:
+        lines.append(("scenario completion", whole["mean"], whole, whole["n"]))
     for value, part in row["by"].items():
         rate = part["success"]
         named = f"success, {by} {value or '(none)'}"

@@ -346,6 +346,12 @@ def environment_class(id: str) -> tuple[type[Environment], str]:
     return cls, name
 
 
+def without_version(id: str) -> str:
+    """Return an id that requires no version: `family/name` of `family/name@1`."""
+    plain = knobs.split(id)[0]
+    return VERSION.sub("", plain) + id.removeprefix(plain)
+
+
 def make(id: str) -> Environment:
     """Make a new environment of that id with its knobs set (see `wrappers/knobs.py`).
 

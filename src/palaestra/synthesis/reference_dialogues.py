@@ -41,10 +41,10 @@ class SynthesisedApps(Apps):
         """Make the environment of a task; `id` names its domain."""
         super().__init__(next(iter(LEVELS)))
         self.spec = replace(self.spec, id=id)
-        self._made = made
+        self._placed = made
 
-    def _draw(self, task: Task) -> Drawn:
-        return self._made
+    def _made(self, task: Task) -> Drawn:
+        return self._placed
 
 
 def dialogue_stage(domain: Domain) -> Stage:

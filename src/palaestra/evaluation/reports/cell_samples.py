@@ -13,7 +13,7 @@ from typing import Any
 
 from palaestra.core.episode import Episode, PlayerResult
 from palaestra.core.outcome import Owner
-from palaestra.evaluation.running import evaluation_plan
+from palaestra.evaluation.running import environment_versions, evaluation_plan
 from palaestra.evaluation.running.evaluation_plan import Cell, Plan
 from palaestra.evaluation.running.suite import Suite
 from palaestra.evaluation.statistics import player_results
@@ -55,6 +55,7 @@ class Part:
     created: datetime  # of the run
     suite: Suite | None
     version: str  # of the palaestra that made the run
+    judged_by: str | None = None  # the version of the environment, where it was recorded
 
 
 def read(run: Path) -> list[Part]:
@@ -66,6 +67,7 @@ def read(run: Path) -> list[Part]:
     with RunFolder.read(run) as opened:
         document = opened.database.get(evaluation_plan.DOCUMENT)
         made = evaluation_plan.from_json(document, run)
+        versions = opened.database.get(environment_versions.DOCUMENT) or {}
         return [
             Part(
                 cell,
@@ -74,6 +76,7 @@ def read(run: Path) -> list[Part]:
                 opened.record.created,
                 made.suite,
                 opened.record.palaestra,
+                versions.get(cell.environment),
             )
             for cell in made.cells
         ]

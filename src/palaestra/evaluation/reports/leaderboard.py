@@ -193,6 +193,7 @@ def _comparable(parts: Sequence[Part], suite: Suite | None, notes: list[str]) ->
     """Return the parts that agree with the suite, or with the first part on their environment."""
     entries = {entry.environment: entry for entry in suite.entries} if suite else {}
     first: dict[str, Cell] = {}
+    judged: dict[str, str | None] = {}  # the version of each environment
     comparable: list[Part] = []
     for part in parts:
         cell = part.cell
@@ -219,6 +220,9 @@ def _comparable(parts: Sequence[Part], suite: Suite | None, notes: list[str]) ->
             one, other = getattr(cell, name), getattr(standard, name)
             if one != other:
                 differing.append(f"{name} {one} against {other}")
+        known = judged.setdefault(cell.environment, part.judged_by) if not differing else None
+        if None not in (known, part.judged_by) and known != part.judged_by:
+            differing.append(f"judged by version {part.judged_by} against {known}")
         if set(cell.tasks) != set(standard.tasks):
             differing.append(f"{len(cell.tasks)} tasks against {len(standard.tasks)} other ones")
         if differing:

@@ -1,10 +1,13 @@
 """Apps: an assistant with a person's apps, such as mail, contacts, calendar and bank.
 
-Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. With `:all` the
-agent has every API as a tool, and with `:discover` it finds and reads them first; otherwise it has
-the few that the task needs, and some that it does not. Tasks of `apps/easy-challenge` are about the
-calendar, about which no others are; those of `apps/easy-new` about two apps that nobody has seen,
-generated afresh for each task. Both exist for all levels and with all of these tools.
+Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. Goals made of goals
+(`composing/operators.py`): `apps/chain`, `apps/each`, `apps/branch`, `apps/hidden`, `apps/ask`, and
+`apps/expert`, which has all of them in a task of 30 calls and more; three tasks of these are a
+scenario (`scenarios.py`). With `:all` the agent has every API as a tool, and with `:discover` it
+finds and reads them first; otherwise it has the few that the task needs, and some that it does not.
+Tasks of `apps/easy-challenge` are about the calendar, about which no others are; those of
+`apps/easy-new` about two apps that nobody has seen, generated afresh for each task or scenario.
+Both exist for all of these ids and tools.
 
 In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
 change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
@@ -19,31 +22,41 @@ A split has small worlds of its own, so a world met in training is never met in 
 AppWorld (Chen et al. 2025, Trivedi et al. 2024); ours: the apps, people and tasks, which are all
 generated, and verdicts, which are derived (`composing/verifier.py`).
 
-A task ends with `finish`. Its verdict stands in the last step's `info`: effect, wording, answer,
-reply (whether the answer is right),
-collateral (other rows that changed), and in `apps/timed` timing.
+A task ends with `finish`. Its verdict stands in the last step's `info`: effect, wording, reply
+(whether the answer is right), collateral (other rows that changed), and in `apps/timed` timing. The
+environment's version is that of the verdicts.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from palaestra.core.environment import Action, Observation, Spec, Transition
+from palaestra.core.errors import InputError
 from palaestra.core.message import ToolCall
-from palaestra.core.task import Task
+from palaestra.core.task import Split, Task, TaskSet
 from palaestra.core.tool import NotACall, checked, parse_call
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.composing.gate import judged
 from palaestra.environments.families.apps.composing.goal import MAIN, Goal
+from palaestra.environments.families.apps.composing.operators import CALLS, EXPERT, OPERATORS
 from palaestra.environments.families.apps.composing.resuming import rest_of
-from palaestra.environments.families.apps.composing.verifier import Verdict
+from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
+from palaestra.environments.families.apps.scenarios import (
+    SCENARIO,
+    VARIANTS,
+    Scenarios,
+    variant,
+)
 from palaestra.environments.families.apps.setting import SETTINGS, Setting
+from palaestra.environments.families.apps.stock import CORE, stock_suite
 from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
 from palaestra.environments.families.apps.timed.clock_app import timed_suite
 from palaestra.environments.families.apps.timed.remaining import rest_in_time
@@ -56,6 +69,7 @@ RULES = (
     'finish(answer="…") if the task asks for something.'
 )
 ANSWER = "answer"
+CAPABILITIES = ("state_key", "snapshot", "oracle", "progress")
 TIMED = "timed"
 TIMED_RULES = (
     "Time passes: a call takes seconds, and you can wait with wait and wait_for_notification. What "
@@ -80,9 +94,7 @@ def parts(name: str) -> tuple[str, str, str, str]:
     return setting, level or "easy", kind, form
 
 
-class Apps(
-    Adapter, id="apps", capabilities={"state_key", "snapshot", "oracle", "progress"}, tools=True
-):
+class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, tools=True):
     """A person's apps, and one task."""
 
     OVER = "The task is over."
@@ -96,6 +108,8 @@ class Apps(
         self._surface = SURFACES[form or "task"]
         timed = self._level == TIMED
         suite = timed_suite() if timed else (self._setting or SETTINGS[""]()).suite
+        if self._level in (*OPERATORS, EXPERT):
+            suite = stock_suite((*CORE, "user"))
         tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
         self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
         self._world: World | None = None
@@ -107,10 +121,16 @@ class Apps(
         if cls.setting is not None:
             return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
-        levels = [f"{level}{kind}" for level in LEVELS for kind in kinds]
+        levels = [f"{level}{kind}" for level in (*LEVELS, *OPERATORS, EXPERT) for kind in kinds]
         levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
         levels += [TIMED, *(f"{TIMED}-{speed}" for speed in SPEEDS)]
         return [f"{level}{form}" for level in levels for form in forms]
+
+    @classmethod
+    def tasks(cls, environment: str) -> TaskSet:
+        level = re.split("[-:?@]", environment.partition("/")[2])[0]
+        many = level in (*OPERATORS, EXPERT)
+        return Scenarios(environment) if many else TaskSet(environment)
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
@@ -121,7 +141,8 @@ class Apps(
         each, first = (12, 4) if form == "discover" else (6, 2)
         if which or cls.setting is not None:
             each += 8  # for each of several rows, something is read or changed
-        return replace(spec, typical_turns=first + each * LEVELS[level])
+        goals = CALLS // 3 if level == EXPERT else LEVELS.get(level, 2)
+        return replace(spec, typical_turns=first + each * goals)
 
     @property
     def instructions(self) -> str:
@@ -137,10 +158,10 @@ class Apps(
         return self._drawn.task.goals
 
     def _begin(self, task: Task) -> Observation:
-        """Open the task's world; raises InputError for a task with parameters."""
-        without_parameters(task)
+        """Open the task's world; raises InputError for a task with other parameters."""
+        made = self._made(task)
         self.close()
-        self._drawn = self._draw(task)
+        self._drawn = made
         self._world, self._answer = self._drawn.open(), None
         rng = random.Random(f"tools {task.seed}")
         needed = self._drawn.needed
@@ -206,10 +227,21 @@ class Apps(
 
     # ── details ──────────────────────────────────────────────────────────────
 
-    def _draw(self, task: Task) -> Drawn:
+    def _made(self, task: Task) -> Drawn:
+        """Draw what a task consists of."""
+        if self._level in LEVELS:
+            without_parameters(task)
+            return drawn(self._level, self._kind, task.seed, self._setting)
         if self._level == TIMED:
+            without_parameters(task)
             return drawn_timed(task.seed)
-        return drawn(self._level, self._kind, task.seed, self._setting)
+        number = task.seed // len(Split) // VARIANTS
+        if dict(task.parameters) not in ({}, {SCENARIO: number}):
+            raise InputError(
+                f"The task '{task.id}' has the parameters {dict(task.parameters)}, but its seed "
+                f"{task.seed} belongs to the scenario {number}; pass {{'{SCENARIO}': {number}}}."
+            )
+        return variant(self._level, self._kind, task.seed)
 
     def _running(self) -> World:
         self._current()

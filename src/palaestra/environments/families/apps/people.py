@@ -27,7 +27,6 @@ class Person:
     """Somebody in a world. `circle` is mutual: whoever is in it has this person in theirs."""
 
     id: int
-    household: int
     employer: str = ""
     first: str = ""
     surname: str = ""
@@ -76,7 +75,7 @@ def _households(rng: random.Random, number: int) -> list[Person]:
         size = rng.choice(HOUSEHOLDS) if homes else 3
         first = len(people) + 1
         last = min(number, first + size - 1)
-        home = [Person(id, household=len(homes)) for id in range(first, last + 1)]
+        home = [Person(id) for id in range(first, last + 1)]
         homes.append(home)
         people += home
     surnames = _cycled(rng, SURNAMES, len(homes))

@@ -10,12 +10,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal, Slots, Steps
 from palaestra.environments.families.apps.composing.verifier import Judge, Ran, Wanted, run
 from palaestra.environments.families.apps.composing.windows import Window
 from palaestra.environments.families.apps.events import Event
+from palaestra.environments.families.apps.state import State, Template
 from palaestra.environments.families.apps.world import World
 
 LEVELS = {"easy": 1, "medium": 2, "hard": 4}
@@ -51,6 +53,13 @@ class Composition:
         """Return what happens by itself in the task's world."""
         own = (event for goal in self.goals for event in goal.atom.events(goal.slots, world))
         return (*own, *self.noise)
+
+    def planted(self, template: Template) -> Template:
+        """Return a world with what the goals need there; the same one if it has all."""
+        with closing(State(template)) as state:
+            for goal in self.goals:
+                goal.atom.plant(goal.slots, state)
+            return state.template() if state.changes() else template
 
     def steps(self, changed: int = -1, slots: Slots | None = None) -> Steps:
         """Yield the calls of the reference, goal by goal; return the last goal's answer, if any.

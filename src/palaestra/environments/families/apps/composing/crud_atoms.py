@@ -6,7 +6,7 @@ They need nothing but a blueprint, so they exist for every app, also for those t
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,6 +16,8 @@ from palaestra.environments.families.apps.composing.draws import another, value_
 from palaestra.environments.families.apps.composing.goal import (
     Atom,
     Call,
+    Gap,
+    Path,
     Slots,
     Steps,
     findable,
@@ -23,6 +25,8 @@ from palaestra.environments.families.apps.composing.goal import (
 )
 from palaestra.environments.families.apps.state import Row
 from palaestra.environments.families.apps.world import World
+
+NOT_FOUND = ("boolean", "choice", "person")  # types whose values are too few, or are no words
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,10 @@ class EntityAtom(Atom):
     def title(self) -> str:
         """The field by which words name a row."""
         return self.entity.search[0]
+
+    def gap_kinds(self) -> frozenset[str]:
+        arguments = self.entity.arguments().values()
+        return frozenset(column.type for column in arguments if _can_be_found(column))
 
     def api(self, way: str, /, **arguments: Any) -> Call:
         plural = "s" if way in ("list", "search") else ""
@@ -87,6 +95,26 @@ class Add(EntityAtom):
 
     def steps(self, slots: Slots) -> Steps:
         yield self.api("create", **slots["given"])
+
+    def gaps(self, slots: Slots) -> Mapping[Path, Gap]:
+        fields = self.entity.fields
+        return {
+            ("given", field): Gap(fields[field].type, self._words(field))
+            for field in slots["given"]
+            if _can_be_found(fields[field])
+        }
+
+    def asked(self, slots: Slots, wording: int, path: Path, phrase: str) -> str:
+        words = {field: self._words(field) for field in slots["given"]}
+        listed = ", ".join(
+            f"{words[field]} {_quoted(value)}"
+            if field != path[-1]
+            else phrase.removeprefix("the ")
+            if phrase.startswith(f"the {words[field]}")
+            else f"{words[field]} {phrase}"
+            for field, value in slots["given"].items()
+        )
+        return self.words[wording].format(**{**slots, "listed": listed})
 
     def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
         return [
@@ -129,6 +157,10 @@ class Change(EntityAtom):
     def steps(self, slots: Slots) -> Steps:
         id = yield from self.find(slots)
         yield self.api("update", **{f"{self.noun}_id": id, slots["field"]: slots["value"]})
+
+    def gaps(self, slots: Slots) -> Mapping[Path, Gap]:
+        column = self.entity.fields[slots["field"]]
+        return {("value",): Gap(column.type, slots["words"])} if _can_be_found(column) else {}
 
     def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
         misses: list[Slots] = []
@@ -265,6 +297,11 @@ def crud_atoms(suite: Suite, ids: bool = True) -> Iterator[EntityAtom]:
             if "list" in ways:
                 yield Count(table, entity)
             yield LookUp(table, entity)
+
+
+def _can_be_found(column: Column) -> bool:
+    """Return whether a value can stand somewhere else: no reference, nor one of few."""
+    return not column.refers and not column.free and column.type not in NOT_FOUND
 
 
 def _with_plain_values(entity: Entity) -> Entity:

@@ -29,7 +29,7 @@ def value_for(world: World, table: str, field: str, rng: random.Random) -> Any:
     alone = (field,) in entity.unique
     taken = {row[field] for row in mine(world, table)} if alone else set()
     for _ in range(TRIES):
-        value = _drawn(world, app, column, rng)
+        value = drawn_value(world, app, column, rng)
         if value not in taken and value is not None and refusal(column, value) is None:
             return value
     return None
@@ -44,7 +44,8 @@ def another(world: World, table: str, field: str, value: Any, rng: random.Random
     return None
 
 
-def _drawn(world: World, app: str, column: Column, rng: random.Random) -> Any:
+def drawn_value(world: World, app: str, column: Column, rng: random.Random) -> Any:
+    """Draw a value of a field's type within its limits; None if no row can be referred to."""
     low = 0 if column.least is None else column.least
     match column.type:
         case "choice":

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple
 from palaestra.environments.families.apps.compiler.api import Caller
 from palaestra.environments.families.apps.composing.windows import Window
 from palaestra.environments.families.apps.events import Event
-from palaestra.environments.families.apps.state import Row
+from palaestra.environments.families.apps.state import Row, State
 from palaestra.environments.families.apps.world import World
 
 Slots = Mapping[str, Any]
@@ -40,6 +40,18 @@ class Call(NamedTuple):
 
 
 Steps = Generator[Call, Any, Any]
+Path = tuple[str, ...]
+"""Keys that lead to a value in slots."""
+
+
+class Gap(NamedTuple):
+    """A value of a goal that can be left out, to be found by whoever does it."""
+
+    kind: str  # a type of fields, such as "money"; `ANY`: whatever has words
+    label: str  # what the person calls it, such as "amount"
+
+
+ANY = "any"
 
 
 def call(api: str, /, **arguments: Any) -> Call:
@@ -61,7 +73,10 @@ class Atom(ABC):
 
     @abstractmethod
     def draw(self, world: World, rng: random.Random) -> Slots | None:
-        """Draw a goal of this kind in a world, as JSON; None if the world has none."""
+        """Draw a goal of this kind in a world; None if the world has none.
+
+        Slots are JSON; those of operators (`operators.py`) hold goals as well.
+        """
 
     @abstractmethod
     def steps(self, slots: Slots) -> Steps:
@@ -86,6 +101,22 @@ class Atom(ABC):
     def mentions(self, slots: Slots) -> tuple[str, ...]:
         """Return what texts of free wording must mention, in any case of letters."""
         return ()
+
+    def gaps(self, slots: Slots) -> Mapping[Path, Gap]:
+        """Return the values that the words can leave out; see `composing/gaps.py`."""
+        return {}
+
+    def gap_kinds(self) -> frozenset[str]:
+        """Return the types of all gaps that goals of this kind may have."""
+        return frozenset(gap.kind for gap in self.gaps({}).values())
+
+    def asked(self, slots: Slots, wording: int, path: Path, phrase: str) -> str:
+        """Return the words of a goal with a phrase in the place of a value."""
+        words = self.words[wording].replace(f"'{{{path[-1]}}}'", f"{{{path[-1]}}}")
+        return words.format(**{**slots, path[-1]: phrase})
+
+    def plant(self, slots: Slots, state: State) -> None:
+        """Write what a goal needs there into a world that is not open yet."""
 
 
 @dataclass(frozen=True, slots=True)

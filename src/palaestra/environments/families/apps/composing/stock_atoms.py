@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from palaestra.environments.families.apps.app import Suite
@@ -11,6 +11,8 @@ from palaestra.environments.families.apps.composing.draws import WORDS
 from palaestra.environments.families.apps.composing.goal import (
     MAIN,
     Atom,
+    Gap,
+    Path,
     Slots,
     Steps,
     call,
@@ -61,6 +63,9 @@ class Pay(ToContact):
     def steps(self, slots: Slots) -> Steps:
         payee = yield from address(slots["name"])
         yield call("bank.send_money", payee=payee, amount=slots["amount"])
+
+    def gaps(self, slots: Slots) -> Mapping[Path, Gap]:
+        return {("amount",): Gap("money", "amount")}
 
     def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
         amounts = [a for a in AMOUNTS if a != slots["amount"]]

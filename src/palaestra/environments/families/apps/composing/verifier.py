@@ -22,7 +22,11 @@ from palaestra.environments.families.apps.composing.windows import Window
 from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.apps.world import World
 
-VERSION = 1  # rises when the same episode may get another verdict
+VERSION = 2
+"""Rises when the same episode may get another verdict; it is the version of the environment, too.
+
+1: what texts must mention could stand in any of them. 2: each stands where the reference has it.
+"""
 Canonical = tuple[Any, ...]
 """A change without what is free; equal where two changes are the same for a verdict."""
 
@@ -37,6 +41,8 @@ class Wanted:
     windows: tuple[Window, ...] = ()  # when changes must be made
     passing: frozenset[Canonical] = frozenset()
     """Rows that it made and deleted on its way, such as those of a cart; they cost no progress."""
+    said: Counter[tuple[Canonical, frozenset[str]]] = field(default_factory=Counter)
+    """Which of them stand in which row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +131,9 @@ class Judge:
         left = {(one.table, one.id) for one in changes}
         gone = [one for key, one in ran.made.items() if key not in left]
         passing = frozenset(self.canonical(gone))
-        rows = Counter(self.canonical(changes))
-        return Wanted(rows, ran.answer, tuple(mentions), tuple(windows), passing)
+        rows, asked = self.canonical(changes), tuple(mentions)
+        said = self._said(changes, rows, asked)
+        return Wanted(Counter(rows), ran.answer, asked, tuple(windows), passing, said)
 
     def verdict(
         self,
@@ -146,10 +153,7 @@ class Judge:
             broken: the rules of a policy that were broken.
         """
         found = self.canonical(changes)
-        texts = " ".join(self._texts(changes)).casefold()
-        verdicts = [
-            self._verdict(changes, found, texts, answer, way, timing, broken) for way in ways
-        ]
+        verdicts = [self._verdict(changes, found, answer, way, timing, broken) for way in ways]
         return max(verdicts, key=lambda one: (one.success, one.progress, one.effect))
 
     # ── details ──────────────────────────────────────────────────────────────
@@ -158,7 +162,6 @@ class Judge:
         self,
         changes: Sequence[Change],
         found: Sequence[Canonical],
-        texts: str,
         answer: str | None,
         way: Wanted,
         timing: bool,
@@ -172,7 +175,10 @@ class Judge:
                 collateral.append(f"{change.kind} {change.table} {change.id}")
                 passing += one in way.passing
         effect, answered = not left.total(), same_answer(answer, way.answer)
-        wording = all(_plain(mention) in _plain(texts) for mention in way.mentions)
+        # Also what the reference itself nowhere mentions is missing: the gate shall notice.
+        known = frozenset[str]().union(*(said for _, said in way.said))
+        wording = known.issuperset(way.mentions)
+        wording = wording and way.said <= self._said(changes, found, way.mentions)
         asked = way.answer is not None
         right = effect and answered and wording and timing and not collateral and not broken
         ended = answer is not None and right
@@ -207,13 +213,39 @@ class Judge:
         app, _, entity = table.partition(".")
         return self.blueprints[app].entities[entity].fields.get(name)
 
-    def _texts(self, changes: Sequence[Change]) -> Iterable[str]:
-        """Yield the new texts of free wording."""
-        for change in changes:
-            for name, value in change.values.items():
-                column = self._column(change.table, name) if name != "id" else None
-                if column is not None and column.free and isinstance(value, str):
-                    yield value
+    def _said(
+        self, changes: Sequence[Change], found: Sequence[Canonical], mentions: Sequence[str]
+    ) -> Counter[tuple[Canonical, frozenset[str]]]:
+        """Count the rows by what their new texts of free wording mention, of all but nothing."""
+        pairs = []
+        for change, row in zip(changes, found, strict=True):
+            texts = " ".join(
+                value
+                for name, value in change.values.items()
+                if name != "id" and isinstance(value, str)
+                if (column := self._column(change.table, name)) is not None and column.free
+            )
+            if said := frozenset(one for one in mentions if _mentions(texts, one)):
+                pairs.append((row, said))
+        return Counter(pairs)
+
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def written(value: Any) -> str:
+    """Return a value as people write it: 12.5 as 12.50, and 25.0 as 25."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{value:.2f}".removesuffix(".00")
+    return str(value)
+
+
+def _mentions(texts: str, mention: str) -> bool:
+    """Return whether texts mention something: its words, or a number with any zeros at its end."""
+    if NUMBER.fullmatch(mention):
+        found = NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3})", "", texts))
+        return float(mention) in map(float, found)
+    return _plain(mention) in _plain(texts)
 
 
 def _is_free(column: Column) -> bool:

@@ -22,6 +22,7 @@ from palaestra.environments.families.apps.stock import (
     supervisor,
     tracker,
     travel,
+    user,
     wiki,
 )
 
@@ -39,10 +40,11 @@ VERBS = {
     "shop": shop.VERBS,
     "tracker": tracker.VERBS,
     "travel": travel.VERBS,
+    "user": user.VERBS,
     "wiki": wiki.VERBS,
 }
 CORE = ("bank", "calendar", "contacts", "mail", "supervisor")
-"""The apps of `apps/easy`, `apps/medium` and `apps/hard`."""
+"""The apps of `apps/easy`, `apps/medium` and `apps/hard`, whose tasks must stay what they are."""
 
 LIFE = (*CORE, "chat", "files", "notes", "payments", "shop", "travel")
 OFFICE = (
