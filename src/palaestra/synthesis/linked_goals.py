@@ -17,6 +17,9 @@ from palaestra.environments.families.apps.composing.crud_atoms import Add, Entit
 from palaestra.environments.families.apps.composing.draws import another, value_for
 from palaestra.environments.families.apps.composing.goal import Atom, Slots, Steps, call, findable
 from palaestra.environments.families.apps.world import World
+from palaestra.synthesis.graph_walks import walks
+
+LONGEST_WALK = 4  # from row to row, after the search
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +114,4 @@ def linked_atoms(suite: Suite) -> Iterator[Atom]:
             yield atom
         elif all(link.title for link in links):
             yield AddLinked(atom.table, atom.entity, links)
+    yield from walks(suite, LONGEST_WALK)

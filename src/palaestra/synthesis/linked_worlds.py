@@ -51,8 +51,9 @@ def world_stage(domain: Domain) -> Stage:
 def linked(apps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return blueprints, as JSON, of which each refers to the one before it.
 
-    The last entity of an app that people can add to gets a field with the id of a row of the first
-    searchable entity of the app before. An app without such an entity stays as it is.
+    The first entity of an app that people can add to gets a field with the id of a row of the first
+    searchable entity of the app before, so that references lead through all apps. An app without
+    such an entity stays as it is.
     """
     found: list[dict[str, Any]] = []
     for app in apps:
@@ -71,13 +72,13 @@ def _referring(app: dict[str, Any], before: Blueprint) -> dict[str, Any]:
     ]
     if not targets or not sources:
         return app
-    field, entity = f"{targets[0]}_id", blueprint.entities[sources[-1]]
+    field, entity = f"{targets[0]}_id", blueprint.entities[sources[0]]
     if field in entity.fields:
         return app
     reference = {"type": "integer", "refers": f"{before.app}.{targets[0]}"}
     entities = {**app["entities"]}
-    fields = {**entities[sources[-1]]["fields"], field: reference}
-    entities[sources[-1]] = {**entities[sources[-1]], "fields": fields}
+    fields = {**entities[sources[0]]["fields"], field: reference}
+    entities[sources[0]] = {**entities[sources[0]], "fields": fields}
     return {**app, "entities": entities}
 
 
