@@ -7,8 +7,9 @@ composed bottom-up, each output an input of the next).
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from palaestra.environments.families.apps.app import Suite
@@ -16,6 +17,7 @@ from palaestra.environments.families.apps.compiler.blueprint import qualified
 from palaestra.environments.families.apps.composing.crud_atoms import Add, EntityAtom, crud_atoms
 from palaestra.environments.families.apps.composing.draws import another, value_for
 from palaestra.environments.families.apps.composing.goal import Atom, Slots, Steps, call, findable
+from palaestra.environments.families.apps.population import CACHED
 from palaestra.environments.families.apps.world import World
 from palaestra.synthesis.graph_walks import walks
 
@@ -96,13 +98,15 @@ class AddLinked(EntityAtom):
         ]
 
 
-def linked_atoms(suite: Suite) -> Iterator[Atom]:
-    """Yield the goals over all entities but the supervisor's.
+@lru_cache(maxsize=CACHED)
+def linked_atoms(suite: Suite) -> tuple[Atom, ...]:
+    """Return the goals over all entities but the supervisor's; those of the last suites are kept.
 
     A row that refers to others is added by their titles, since a person knows no ids.
     """
     atoms = [atom for atom in crud_atoms(suite) if atom.app != "supervisor"]
     titles = {atom.table: atom.title for atom in atoms}
+    found: list[Atom] = []
     for atom in atoms:
         links = tuple(
             Link(field, target, titles.get(target, ""))
@@ -111,7 +115,7 @@ def linked_atoms(suite: Suite) -> Iterator[Atom]:
             for target in [qualified(atom.app, column.refers)]
         )
         if not isinstance(atom, Add) or not links:
-            yield atom
+            found.append(atom)
         elif all(link.title for link in links):
-            yield AddLinked(atom.table, atom.entity, links)
-    yield from walks(suite, LONGEST_WALK)
+            found.append(AddLinked(atom.table, atom.entity, links))
+    return (*found, *walks(suite, LONGEST_WALK))
