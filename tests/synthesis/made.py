@@ -33,29 +33,33 @@ def lines(folder: Path, stage: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / f"{stage}.jsonl").read_text().splitlines()]
 
 
-def asked(messages: Sequence[Message]) -> str:
-    return messages[-1].text
+def greeted(plain: str) -> str:
+    return json.dumps({"instruction": f"Hello! {plain}"})
 
 
-def county_model(
-    write: Callable[[str], str] = lambda plain: json.dumps({"instruction": f"Hello! {plain}"}),
+def drawn_blueprint(question: str) -> str:
+    number = re.search(r"service (\d+) of", question)
+    assert number is not None
+    return f"Here it is:\n```toml\n{blueprint_text(int(number[1]))}```"
+
+
+def county_reply(
+    messages: Sequence[Message],
+    write: Callable[[str], str] = greeted,
     review: Callable[[str], str] = lambda question: '{"accept": true}',
-    engineer: Callable[[str], str] | None = None,
-) -> ScriptedModel:
+    engineer: Callable[[str], str] = drawn_blueprint,
+) -> str:
+    """The reply of a writer, a reviewer or an engineer; a writer reads plain words, or feedback."""
+    question = messages[-1].text
+    if messages[0].text == REVIEWER:
+        return review(question)
+    if messages[0].text != WRITER:
+        return engineer(question)
+    found = re.search(r"in plain terms: (.*)", question)
+    assert found is not None
+    return write(question if "refused" in question else found[1])
+
+
+def county_model(**replies: Callable[[str], str]) -> ScriptedModel:
     """A model that writes good blueprints and words, unless other replies are given."""
-
-    def reply(messages: Sequence[Message]) -> str:
-        question = asked(messages)
-        if messages[0].text == WRITER:
-            found = re.search(r"in plain terms: (.*)", question)
-            assert found is not None
-            return write(found[1] if "refused" not in question else question)
-        if messages[0].text == REVIEWER:
-            return review(question)
-        number = re.search(r"service (\d+) of", question)
-        assert number is not None
-        if engineer is not None:
-            return engineer(question)
-        return f"Here it is:\n```toml\n{blueprint_text(int(number[1]))}```"
-
-    return ScriptedModel(reply, name="writer")
+    return ScriptedModel(lambda messages: county_reply(messages, **replies), name="writer")

@@ -128,7 +128,10 @@ def test_what_the_committee_says_reaches_the_writer(tmp_path: Path) -> None:
         return json.dumps({"instruction": friendly + plain})
 
     domain = COUNTY.model_copy(update={"tasks": 2, "review": Review(reviewers=3, rounds=2)})
-    found = {one.stage: one for one in made(tmp_path / "made", domain, county_model(write, review))}
+    found = {
+        one.stage: one
+        for one in made(tmp_path / "made", domain, county_model(write=write, review=review))
+    }
     assert found["tasks"].made == 2
     assert found["tasks"].reasons["words: the committee"] == 2
     assert len(votes) == 2 * 2 * 3
@@ -159,7 +162,9 @@ def test_words_without_a_value_or_with_the_name_of_a_call_are_refused(county: Pa
 
 
 def test_a_model_that_writes_no_words_makes_no_tasks_and_says_why(tmp_path: Path) -> None:
-    found = {one.stage: one for one in made(tmp_path / "m", model=county_model(lambda plain: "Hm"))}
+    found = {
+        one.stage: one for one in made(tmp_path / "m", model=county_model(write=lambda plain: "Hm"))
+    }
     assert found["tasks"].made == found["rows"].made == 0
     assert found["tasks"].reasons["words: no JSON with an instruction"] == 2 * COUNTY.tasks
 

@@ -72,11 +72,11 @@ def parse_procedure(text: str, source: str) -> Procedure:
     for number, line in enumerate(listed[1:], 2):
         if not line.strip():
             continue
-        if step := STEP.fullmatch(line.strip()):
-            last = int(step[1])
+        if found := STEP.fullmatch(line.strip()):
+            last = int(found[1])
             if last in steps:
                 raise InputError(f"{source}, line {number}: step {last} is there twice; rename it.")
-            steps[last], outcomes[last] = _step(step[2], number, source), {}
+            steps[last], outcomes[last] = _step(found[2], number, source), {}
         elif (way := OUTCOME.fullmatch(line.strip())) and steps and steps[last].calls:
             outcomes[last][way[1]] = int(way[2])
         else:
