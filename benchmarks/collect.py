@@ -54,6 +54,7 @@ ORDER = (
     "viewer",
     "sandbox",
     "environments",
+    "apps",
 )
 OPTIONS = {"shape": ["--plot", str(SHAPE)]}
 PATIENCE = 7200  # seconds that a benchmark may take, the installation of its peer included

@@ -108,11 +108,11 @@ def test_the_budget_holds_within_a_block() -> None:
 
 def test_calls_of_tools_are_actions_by_name_or_by_order() -> None:
     calls = Calls([PLUS])
-    assert calls.names == ["math_plus", "act"] and "math_plus(a: integer, b" in calls.signatures
+    assert calls.names == ["math.plus", "act"] and "math.plus(a: integer, b" in calls.signatures
     wanted = ToolCall("math.plus", {"a": 1, "b": 2})
-    assert calls.action(Asked("math_plus", (1, 2), {})) == Action(str(wanted), wanted)
-    assert calls.action(Asked("math_plus", (1,), {"b": 2})) == Action(str(wanted), wanted)
-    assert Calls.code_for(Action("", wanted)) == "math_plus(a=1, b=2)"
+    assert calls.action(Asked("math.plus", (1, 2), {})) == Action(str(wanted), wanted)
+    assert calls.action(Asked("math.plus", (1,), {"b": 2})) == Action(str(wanted), wanted)
+    assert Calls.code_for(Action("", wanted)) == "math.plus(a=1, b=2)"
     assert Calls.code_for(Action("it's")) == 'act("it\'s")'
 
 
@@ -132,7 +132,7 @@ def test_a_call_that_does_not_fit_is_an_error_of_the_code(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "name"), [("a.b-c", "a_b_c"), ("2x", "_2x"), ("import", "import_"), ("", "_")]
+    ("tool", "name"), [("a.b-c", "a.b_c"), ("2x", "_2x"), ("import", "import_"), ("", "_")]
 )
 def test_every_tool_has_a_name_in_python(tool: str, name: str) -> None:
     assert function_name(tool) == name
@@ -160,6 +160,46 @@ def test_an_expert_solves_by_code(id: str) -> None:
     episode = asyncio.run(roll_out())
     assert episode.outcome == Outcome.success()
     assert all(call.reply.text.startswith("```python\nact(") for call in episode.calls)
+
+
+def test_an_expert_solves_apps_by_functions_that_it_has_read_about() -> None:
+    who = agent()
+    world = LocalEnvironment(registry.make("apps/easy:code"))
+    task = registry.tasks("apps/easy:code").task(Split.TEST, 0)
+    models = {"agent": ExpertModel(who).for_environment(world)}
+    episode = asyncio.run(Session(Key("t", 0), task, world, who, models).run())
+    assert episode.outcome == Outcome.success()
+    assert "contacts.login" not in episode.calls[0].messages[0].text
+    assert any("contacts.login(username: string" in one.messages[-1].text for one in episode.calls)
+
+
+def test_a_function_that_a_call_brings_is_there_at_once_and_answers_with_values() -> None:
+    cell = python(
+        "try:",
+        "    mail.login",
+        "except NameError:",
+        "    print('not yet')",
+        "read_api('supervisor.list_credentials'), read_api('mail.login')",
+        "known = supervisor.list_credentials(per_page=20)['credentials']",
+        "mine = next(row for row in known if row['app'] == 'mail')",
+        "token = mail.login(mine['username'], mine['password'])['access_token']",
+        "read_api('mail.list_messages')",
+        "found = mail.list_messages(access_token=token)",
+        "print(type(found).__name__, mail.list_messages()['error'])",
+        "finish()",
+    )
+    world = LocalEnvironment(registry.make("apps/easy:code"))
+    task = registry.tasks("apps/easy:code").task(Split.TEST, 0)
+    last = python("print('there')")
+    models = {"agent": ScriptedModel([cell.replace("finish()\n", ""), last, python("finish()")])}
+    episode = asyncio.run(Session(Key("t", 0), task, world, agent(), models).run())
+    said = seen(episode, 1)
+    assert said.startswith("not yet\ndict Sign in with mail.login")
+    assert "mail.list_messages(" in said
+    assert [step.action.call.name for step in episode.steps if step.action.call][2:4] == [
+        "supervisor.list_credentials",
+        "mail.login",
+    ]
 
 
 def test_a_tested_function_is_kept_told_and_called_in_a_later_episode(tmp_path: Path) -> None:

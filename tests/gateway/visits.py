@@ -15,6 +15,7 @@ from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, Event
 from palaestra.core.model import Model, Sampling
 from palaestra.core.session import Session
+from palaestra.core.task import Task
 from palaestra.gateway.gateway import Gateway
 from palaestra.gateway.program_agents import GatewayAgent
 from palaestra.gateway.request_limits import Limits
@@ -79,14 +80,15 @@ async def visit(
     keepalive: float = 5.0,
     past: Sequence[Event] = (),
     agent: Visited | None = None,
+    task: Task = TASK,
     **options: Any,
 ) -> AsyncIterator[Visit]:
-    """Open a session of `model` in an environment of stairs."""
+    """Open a session of `model` in an environment, of stairs unless given."""
     if agent is None:
         agent = Visited(Gateway(limits=limits or Limits(), keepalive=keepalive, **options))
     session = Session(
         KEY,
-        TASK,
+        task,
         world or Stairs(),
         agent,
         {"agent": model},

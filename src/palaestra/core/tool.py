@@ -40,6 +40,7 @@ class Tool:
     name: str
     description: str
     parameters: Mapping[str, Any]  # a JSON schema of type "object"
+    answers_json: bool = False  # whether the first line of its answers is JSON, a value for code
 
     def __hash__(self) -> int:
         """Hash all but the schema, which is not hashable."""

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from palaestra.gateway import (
     anthropic_messages,
+    apps_endpoint,
     mcp_endpoint,
     openai_chat,
     openai_completions,
@@ -72,10 +73,12 @@ def application(
 ) -> Starlette:
     """Return the web application; each request to a session needs its token."""
 
-    def guarded(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def guarded(
+        handler: Handler, token: Callable[[Request], str]
+    ) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             try:
-                endpoint = endpoints.endpoint(request.path_params["id"], token_of(request))
+                endpoint = endpoints.endpoint(request.path_params["id"], token(request))
                 request.state.limits, request.state.keepalive = limits, keepalive
                 return await handler(request, endpoint)
             except HTTPError as failure:
@@ -83,8 +86,13 @@ def application(
 
         return handle
 
-    def route(path: str, method: str, handler: Handler) -> Route:
-        return Route("/sessions/{id}" + path, guarded(handler), methods=[method])
+    def route(
+        path: str, method: str, handler: Handler, token: Callable[[Request], str] = token_of
+    ) -> Route:
+        return Route("/sessions/{id}" + path, guarded(handler, token), methods=[method])
+
+    def app_route(path: str, method: str, handler: Handler) -> Route:
+        return route("/apps" + path, method, handler, apps_endpoint.session_token)
 
     def unknown(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -106,6 +114,9 @@ def application(
             route("/mcp", "POST", _mcp),
             route("/world", "GET", _world),
             route("/world/step", "POST", _step),
+            app_route("", "GET", apps_endpoint.listed),
+            app_route("/{app}/openapi.json", "GET", apps_endpoint.described),
+            app_route("/{app}/{api}", "POST", apps_endpoint.called),
             route("", "DELETE", _give_up),
         ],
         exception_handlers={HTTPException: unknown},

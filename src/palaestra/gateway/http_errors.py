@@ -43,6 +43,8 @@ def error_body(failure: HTTPError, path: str, id: str | int | None = None) -> di
     if path.endswith("/mcp"):
         error = {"code": RPC.get(status, -32000), "message": reason, "data": {"status": status}}
         return {"jsonrpc": "2.0", "id": id, "error": error}
+    if "/apps" in path:
+        return {"error": reason}
     kind = KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
     if "/anthropic/" in path:
         return {"type": "error", "error": {"type": kind, "message": reason}}

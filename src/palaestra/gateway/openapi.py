@@ -70,6 +70,15 @@ def document() -> dict[str, Any]:
     accepted = {"202": {"description": "a notification was taken down"}}
     paths["/mcp"] = {"post": _operation("the world's tools (MCP)", RPC, accepted)}
     ended = {"204": {"description": "the episode has been given up"}}
+    paths["/apps"] = {"get": _operation("the apps, where the world has some as services")}
+    paths["/apps/{app}/openapi.json"] = {
+        "get": _operation("an app's OpenAPI document"),
+        "parameters": [_path_parameter("app")],
+    }
+    paths["/apps/{app}/{api}"] = {
+        "post": _operation("call an API of an app", {"type": "object"}),
+        "parameters": [_path_parameter("app"), _path_parameter("api")],
+    }
     paths[""] = {"delete": _operation("give the episode up", more=ended)}
     paths[MODEL]["parameters"] = [_path_parameter("model")]
     token = {"type": "http", "scheme": "bearer"}

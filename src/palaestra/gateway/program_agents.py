@@ -79,7 +79,8 @@ class CommandAgent(GatewayAgent):
 
     Environment variables give it access to the model and the environment: OPENAI_BASE_URL,
     OPENAI_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, PALAESTRA_MCP_URL, PALAESTRA_WORLD_URL,
-    PALAESTRA_TOKEN, PALAESTRA_MODEL and PALAESTRA_TASK (instructions and first observation).
+    PALAESTRA_APPS_URL, PALAESTRA_TOKEN, PALAESTRA_MODEL and PALAESTRA_TASK (instructions and first
+    observation).
     """
 
     name = "command"
@@ -185,6 +186,7 @@ def variables(endpoint: SessionEndpoint, address: str) -> dict[str, str]:
         "ANTHROPIC_API_KEY": endpoint.token,
         "PALAESTRA_MCP_URL": f"{address}/mcp",
         "PALAESTRA_WORLD_URL": f"{address}/world",
+        "PALAESTRA_APPS_URL": f"{address}/apps",
         "PALAESTRA_TOKEN": endpoint.token,
         "PALAESTRA_MODEL": MODEL,
         "PALAESTRA_TASK": look(endpoint.session)[:LONGEST],

@@ -90,13 +90,13 @@ class Interpreter:
         self._program, self._new = program, True
 
     def begin(self, source: str, functions: Sequence[str] = ()) -> Asked | Done:
-        """Start a cell that can call the functions of those names.
+        """Start a cell that can call the functions of those names, such as `look`, `mail.send`.
 
         Raises:
-            InputError: a name is not an identifier.
+            InputError: a name is no identifier, nor several with full stops between them.
         """
         for name in functions:
-            if not name.isidentifier():
+            if not all(part.isidentifier() for part in name.split(".")):
                 raise InputError(f"'{name}' cannot be called from Python; give an identifier.")
         asked: dict[str, Any] = {"cell": source, "seconds": self.seconds}
         asked |= {"functions": list(functions), "watch": self._watch}
@@ -108,9 +108,9 @@ class Interpreter:
             asked["seed"], self._new = self._seed, False
         return self._exchange(asked)
 
-    def answer(self, value: Any) -> Asked | Done:
-        """Return a JSON-serializable value from a waiting call."""
-        return self._exchange({"value": value})
+    def answer(self, value: Any, functions: Sequence[str] = ()) -> Asked | Done:
+        """Return a JSON-serializable value from a waiting call; from now on offer `functions`."""
+        return self._exchange({"value": value, "functions": list(functions)})
 
     def refuse(self, why: str) -> Asked | Done:
         """Make a waiting call raise a RuntimeError."""

@@ -4,7 +4,8 @@ Messages are JSON, one object per line. `{"cell": …, "seconds": …, "function
 runs a cell; the response has `out` (its output), `value` (of a last expression), `error` (a
 traceback) and `called` (the watched names that were called and returned). A call of an outside
 function is sent as `{"call": …, "args": […], "kwargs": {…}}` instead, and is answered by
-`{"value": …}` or `{"error": …}`. It needs only Python's standard library.
+`{"value": …}`, with more `functions` if there are any, or by `{"error": …}`. It needs only Python's
+standard library.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 CUT = 10_000  # characters of the output that are kept from either end
@@ -69,8 +70,7 @@ class Inside:
             asked = json.loads(line)
             if "seed" in asked:
                 random.seed(asked["seed"])
-            for name in asked["functions"]:
-                self.space[name] = self._outside(name)
+            self._offer(asked["functions"])
             done = self._run(asked["cell"], asked["seconds"], asked["watch"])
             self._send(json.dumps(done))
 
@@ -102,6 +102,17 @@ class Inside:
             return None
         return eval(compile(ast.Expression(last.value), name, "eval"), self.space)
 
+    def _offer(self, functions: list[str]) -> None:
+        """Define outside functions; `mail.send` is `send` of the namespace `mail`."""
+        for name in functions:
+            *path, last = name.split(".")
+            place = self.space
+            for part in path:
+                if not isinstance(place.get(part), SimpleNamespace):
+                    place[part] = SimpleNamespace()
+                place = vars(place[part])
+            place[last] = self._outside(name)
+
     def _outside(self, name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
@@ -116,6 +127,7 @@ class Inside:
                 signal.setitimer(signal.ITIMER_REAL, left, 1.0)
             if "error" in answer:
                 raise RuntimeError(answer["error"])
+            self._offer(answer["functions"])
             return answer["value"]
 
         call.__name__ = call.__qualname__ = name

@@ -22,6 +22,7 @@ from palaestra.viewer.advantages import Credits
 from palaestra.viewer.message_views import picture_urls
 from palaestra.viewer.texts import Change, Text, changes, cut, line
 from palaestra.viewer.tokens import Token, TokenTexts, numbers, tokens_of
+from palaestra.viewer.world_views import WorldView, without_world, world_view
 
 CHUNK = 100  # turns that a page or a fragment holds
 
@@ -85,6 +86,7 @@ class TurnView:
     state: str | None  # the key of the state before it
     seconds: float
     ended: str  # "", "terminated", "cut off", "solved", or "the end" of several players
+    world: WorldView  # its clock after the action, and the rows that the action changed
     info: str
     after: Text | None  # the observation after the last action of the episode
     after_others: tuple[tuple[str, Text], ...]  # what the other players saw then
@@ -218,6 +220,7 @@ class _TurnBuilder:
             state=line(step.before.state_key or "") or None if step else None,
             seconds=(step.seconds if step else 0.0) + sum(call.seconds for call in calls),
             ended=_ended(step),
+            world=world_view(transition.info) if transition else WorldView(),
             info=line(_info(transition), 400) if transition else "",
             after=cut(last.text) if last else None,
             after_others=tuple((line(who, 80), cut(text)) for who, text in last.others.items())
@@ -284,7 +287,7 @@ def _pictures(observation: Observation | None) -> tuple[str, ...]:
 
 def _info(transition: Transition) -> str:
     """Return the rest of the record; of a team's note only what the chart of messages lacks."""
-    info = dict(transition.info)
+    info = without_world(transition.info)
     team = info.pop("team", {})
     info |= {key: team[key] for key in ("facts", "within") if key in team}
     return json.dumps(info, default=str) if info else ""

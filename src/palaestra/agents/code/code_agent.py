@@ -114,6 +114,7 @@ class CodeAgent(Agent):
     async def _run(self, session: Session, python: Interpreter, cell: str, by: Generation) -> str:
         """Run the cell of a reply; execute its calls in the environment and return its output."""
         calls = Calls(session.tools)
+        notices: list[str] = []  # beside the values of calls
         event = await asyncio.to_thread(python.begin, cell, calls.names)
         while isinstance(event, Asked):
             action = calls.action(event)
@@ -123,8 +124,12 @@ class CodeAgent(Agent):
             transition = await session.act(action, by=by)
             if session.over:
                 return transition.observation.text
-            event = await asyncio.to_thread(python.answer, transition.observation.text)
-        return str(event)
+            value, rest = calls.value(event, transition.observation.text)
+            notices += [rest] if rest else []
+            known, calls = calls.names, Calls(session.tools)
+            new = [name for name in calls.names if name not in known]
+            event = await asyncio.to_thread(python.answer, value, new)
+        return "\n".join([str(event), *notices])
 
     def _instructions(self, session: Session) -> str:
         """Return the instructions as they were at the beginning of the episode."""

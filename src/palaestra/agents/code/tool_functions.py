@@ -5,9 +5,11 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
+from palaestra.core.strict_json import parsed
 from palaestra.core.tool import NotACall, Tool, checked
 from palaestra.sandbox.interpreter import Asked
 
@@ -50,6 +52,20 @@ class Calls:
             return str(why)
         return Action(str(call), call)
 
+    def value(self, asked: Asked, answer: str) -> tuple[Any, str]:
+        """Return what a call evaluates to, and what the answer says beside it.
+
+        That is the text itself, or of a tool that answers with JSON the value in the first line.
+        """
+        tool = self._tools.get(asked.name)
+        if tool is None or not tool.answers_json:
+            return answer, ""
+        first, _, rest = answer.partition("\n")
+        try:
+            return parsed(first), rest
+        except ValueError:  # such as a refusal of the world, which is no answer of the tool
+            return answer, ""
+
     @staticmethod
     def code_for(action: Action) -> str:
         """Return the code that takes an action."""
@@ -60,8 +76,12 @@ class Calls:
 
 
 def function_name(tool: str) -> str:
-    """Return a tool's name as a Python identifier."""
-    name = re.sub(r"\W", "_", tool)
+    """Return a tool's name as Python can call it: identifiers with full stops between them."""
+    return ".".join(map(_identifier, tool.split(".")))
+
+
+def _identifier(part: str) -> str:
+    name = re.sub(r"\W", "_", part)
     name = f"_{name}" if not name or name[0].isdigit() else name
     return f"{name}_" if keyword.iskeyword(name) else name
 

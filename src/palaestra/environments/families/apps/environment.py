@@ -4,7 +4,9 @@ Ids: `apps/easy`, `apps/medium`, `apps/hard`: one, two or four goals in a task. 
 (`composing/operators.py`): `apps/chain`, `apps/each`, `apps/branch`, `apps/hidden`, `apps/ask`, and
 `apps/expert`, which has all of them in a task of 30 calls and more; three tasks of these are a
 scenario (`scenarios.py`). With `:all` the agent has every API as a tool, and with `:discover` it
-finds and reads them first; otherwise it has the few that the task needs, and some that it does not.
+finds and reads them first; with `:code` each API that was read is a function such as
+mail.search_messages, for code as action; otherwise it has the few that the task needs, and some
+that it does not.
 Tasks of `apps/easy-challenge` are about the calendar, about which no others are; those of
 `apps/easy-new` about two apps that nobody has seen, generated afresh for each task or scenario.
 Both exist for all of these ids and tools.
@@ -56,8 +58,9 @@ from palaestra.environments.families.apps.scenarios import (
     variant,
 )
 from palaestra.environments.families.apps.setting import SETTINGS, Setting
+from palaestra.environments.families.apps.shown_changes import ShownChanges
 from palaestra.environments.families.apps.stock import CORE, stock_suite
-from palaestra.environments.families.apps.surfaces import FINISH, SURFACES, tool_of
+from palaestra.environments.families.apps.surfaces import FINISH, READ, SURFACES, tool_of
 from palaestra.environments.families.apps.timed.clock_app import timed_suite
 from palaestra.environments.families.apps.timed.remaining import rest_in_time
 from palaestra.environments.families.apps.timed.timed_tasks import drawn_timed
@@ -65,7 +68,7 @@ from palaestra.environments.families.apps.world import World
 
 RULES = (
     "You are an assistant who does a task with a person's apps. Reply with one tool call, such as "
-    'mail_search_messages(query="rent"), and see its result. When all is done, call finish(), or '
+    "{example}, and see its result. When all is done, call finish(), or "
     'finish(answer="…") if the task asks for something.'
 )
 ANSWER = "answer"
@@ -136,9 +139,9 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     def spec_of(cls, name: str = "") -> Spec:
         spec, (which, level, _, form) = super().spec_of(name), parts(name)
         if level == TIMED:
-            turns = 46 if form == "discover" else 32
+            turns = 46 if form in ("discover", "code") else 32
             return replace(spec, typical_turns=turns, token_time=speed_of(name) is not None)
-        each, first = (12, 4) if form == "discover" else (6, 2)
+        each, first = (12, 4) if form in ("discover", "code") else (6, 2)
         if which or cls.setting is not None:
             each += 8  # for each of several rows, something is read or changed
         goals = CALLS // 3 if level == EXPERT else LEVELS.get(level, 2)
@@ -146,10 +149,11 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
 
     @property
     def instructions(self) -> str:
+        rules = RULES.format(example=self._surface.example)
         if self._level != TIMED:
-            return RULES
+            return rules
         cost = "" if self._speed is None else f" A second passes for {self._speed} of your tokens."
-        return f"{RULES}\n{TIMED_RULES}{cost}"
+        return f"{rules}\n{TIMED_RULES}{cost}"
 
     @property
     def goals(self) -> tuple[Goal, ...]:
@@ -165,17 +169,19 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         self._world, self._answer = self._drawn.open(), None
         rng = random.Random(f"tools {task.seed}")
         needed = self._drawn.needed
-        self.tools = (*self._surface.tools(self._world.suite, needed, rng), FINISH)
+        self._offered = self._surface.tools(self._world.suite, needed, rng)
+        self.tools = (*self._offered, FINISH)
+        self._shown = ShownChanges(self._world, MAIN)
         return Observation(self._briefing())
 
     def _act(self, action: Action) -> Transition:
         world = self._running()
         try:
-            call = (
-                parse_call(action.text, self.tools)
-                if action.call is None
-                else checked(action.call, self.tools)
-            )
+            call = action.call
+            if call is None:
+                call = parse_call(action.text, self.tools)
+            elif not self._surface.known(call.name):
+                call = checked(call, self.tools)
         except NotACall as error:
             return refused(str(error))
         if self._speed is not None:
@@ -183,7 +189,11 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         if call.name == FINISH.name:
             return self._end(str(call.arguments.get(ANSWER, "")))
         reply = self._surface.call(world, call.name, call.arguments)
-        return Transition(Observation("\n".join([str(reply), *world.take_notifications()])))
+        if call.name == READ:
+            self._list()
+        info = {"status": reply.status, **self._shown.take()}
+        seen = "\n".join([str(reply), *world.take_notifications()])
+        return Transition(Observation(seen), info=info)
 
     def close(self) -> None:
         if self._world is not None:
@@ -192,7 +202,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
 
     def state_key(self) -> str:
         world = self._running()
-        return hashed(self._current().id, world.key(), self._over, self._answer)
+        read = [tool.name for tool in self.tools[len(self._offered) : -1]]
+        return hashed(self._current().id, world.key(), self._over, self._answer, *read)
 
     def progress(self) -> float:
         """Return the share of the wanted changes, and of the answer, less other changes."""
@@ -209,6 +220,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         self._begin(self._current())
         self._over, self._answer = over, json.loads(head)
         self._running().restore(rest)
+        self._list()
+        self._shown = ShownChanges(self._running(), MAIN)
 
     def oracle(self) -> Sequence[Action]:
         """Return the rest of the reference; empty if it no longer leads to success."""
@@ -247,6 +260,12 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         self._current()
         assert self._world is not None
         return self._world
+
+    def _list(self) -> None:
+        """Offer the tools that the agent has now."""
+        tools = self._surface.listed(self._running(), self._offered)
+        if tools is not self._offered:
+            self.tools = (*tools, FINISH)
 
     def _verdict(self) -> Verdict:
         return judged(self._running(), self._drawn.ways, self._answer)

@@ -77,6 +77,7 @@ class State:
         self._log = ChangeLog()
         self._event = ""  # the name of what happens now, see `happening`
         self._written: list[Change] = []  # by it, so far
+        self.watched: list[Change] | None = None  # collects each change, unless None
         self._database = _opened(template.database)
 
     def close(self) -> None:
@@ -164,6 +165,7 @@ class State:
         """Undo everything that was written within it if it raises."""
         total, ids, log = self._total, dict(self._next), self._log.copy()
         written = len(self._written)
+        watched = len(self.watched or ())
         self._database.execute("SAVEPOINT written")
         try:
             yield
@@ -171,6 +173,7 @@ class State:
             self._database.execute("ROLLBACK TO written")
             self._total, self._next, self._log = total, ids, log
             del self._written[written:]
+            del (self.watched or [])[watched:]
             raise
         finally:
             self._database.execute("RELEASE written")
@@ -262,12 +265,15 @@ class State:
 
     def _note(self, table: str, id: int, before: Row | None, after: Row | None) -> None:
         """Keep up the key and the log."""
+        change = Change(table, id, before, after)
         if self._event:
             label = f"{self._event} {len(self._written)}"
             self._log.note_event((table, id), before, after, self.columns[table], label)
-            self._written.append(Change(table, id, before, after))
+            self._written.append(change)
         else:
             self._log.note((table, id), before, after)
+        if self.watched is not None:
+            self.watched.append(change)
         gone = _hash(table, before) if before is not None else 0
         come = _hash(table, after) if after is not None else 0
         self._total = (self._total - gone + come) % MODULUS

@@ -4,6 +4,8 @@
 `all`       every API of the apps, signed in
 `discover`  tools to list apps, list and read their APIs, and call one; every app wants a sign-in,
             and only what was read is known, as in AppWorld (Trivedi et al. 2024)
+`code`      the same for code as action and for HTTP: a function such as mail.search_messages for
+            each API, which is listed once it was read
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import json
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, ClassVar
 
 from palaestra.core.message import ToolCall
 from palaestra.core.tool import Tool
@@ -20,7 +24,11 @@ from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.compiler.api import Api
 from palaestra.environments.families.apps.compiler.endpoints import LARGEST_PAGE
 from palaestra.environments.families.apps.compiler.login import CREDENTIALS, token
-from palaestra.environments.families.apps.compiler.openapi import api_documentation
+from palaestra.environments.families.apps.compiler.openapi import (
+    api_documentation,
+    body_schema,
+    openapi,
+)
 from palaestra.environments.families.apps.composing.goal import MAIN, Call
 from palaestra.environments.families.apps.timed.clock_app import CLOCK
 from palaestra.environments.families.apps.world import Called, Reply, World
@@ -43,8 +51,16 @@ def tool_name(api: str) -> str:
     return api.removeprefix(f"{CLOCK}.").replace(".", "_")
 
 
+@lru_cache(maxsize=64)
+def _by_tool(suite: Suite) -> Mapping[str, str]:
+    """Return the names of the APIs by those of their tools."""
+    return {tool_name(name): name for name in suite.apis}
+
+
 class Surface(ABC):
     """Tools over a world."""
+
+    example: ClassVar[str] = 'mail_search_messages(query="rent")'
 
     @abstractmethod
     def tools(self, suite: Suite, needed: Sequence[str], rng: random.Random) -> list[Tool]:
@@ -59,6 +75,14 @@ class Surface(ABC):
     @abstractmethod
     def call(self, world: World, tool: str, arguments: Mapping[str, Any]) -> Reply:
         """Answer a call of one of the tools."""
+
+    def listed(self, world: World, tools: list[Tool]) -> list[Tool]:
+        """Return the tools that the agent has now, which began with `tools`."""
+        return tools
+
+    def known(self, tool: str) -> bool:
+        """Return whether a call of a tool is answered even while it is not listed."""
+        return False
 
     @abstractmethod
     def plan(self, world: World, calls: Sequence[Call]) -> list[ToolCall]:
@@ -83,8 +107,7 @@ class SignedIn(Surface):
         return [tool_of(api) for api in apis]
 
     def call(self, world: World, tool: str, arguments: Mapping[str, Any]) -> Reply:
-        names = {tool_name(name): name for name in world.suite.apis}
-        return world.call(names[tool], arguments, MAIN)
+        return world.call(_by_tool(world.suite)[tool], arguments, MAIN)
 
     def plan(self, world: World, calls: Sequence[Call]) -> list[ToolCall]:
         return [ToolCall(tool_name(made.api), made.arguments) for made in calls]
@@ -176,22 +199,80 @@ class Discover(Surface):
                     self._sign_in(app, known, done, plan)
                 given["access_token"] = token(credentials[app])
             once("read_api", {"api": made.api})
-            plan.append(ToolCall("call", {"api": made.api, "arguments": given}))
+            plan.append(self._planned(made.api, given))
         return plan
+
+    def _planned(self, api: str, arguments: Mapping[str, Any]) -> ToolCall:
+        """Return the call of a tool that calls an API."""
+        return ToolCall("call", {"api": api, "arguments": arguments})
 
     def _sign_in(
         self, app: str, known: Mapping[str, str], done: set[tuple[str, str]], plan: list[ToolCall]
     ) -> None:
         """Add a look at the passwords, if there was none yet, and a sign-in."""
-        look = {"api": PASSWORDS, "arguments": {"per_page": LARGEST_PAGE}}
-        if (PASSWORDS, json.dumps(look["arguments"])) not in done:
-            done.add((PASSWORDS, json.dumps(look["arguments"])))
-            plan.append(ToolCall("call", look))
-        plan.append(ToolCall("call", {"api": f"{app}.login", "arguments": known}))
+        look = {"per_page": LARGEST_PAGE}
+        if (PASSWORDS, json.dumps(look)) not in done:
+            done.add((PASSWORDS, json.dumps(look)))
+            plan.append(self._planned(PASSWORDS, look))
+        plan.append(self._planned(f"{app}.login", known))
+
+
+READ, READ_OPENAPI = "read_api", "read_openapi"
+
+
+class Functions(Discover):
+    """A function for each API, listed once it was read; calls of the others are answered, too."""
+
+    example = 'mail.search_messages(query="rent")'
+
+    def tools(self, suite: Suite, needed: Sequence[str], rng: random.Random) -> list[Tool]:
+        return [replace(tool, answers_json=True) for tool in self.TOOLS if tool.name != "call"]
+
+    def listed(self, world: World, tools: list[Tool]) -> list[Tool]:
+        read = {made.arguments["api"]: 0 for made in world.calls if made.api == READ and made.ok}
+        return [*tools, *(_function(world.suite, world.suite.apis[name]) for name in read)]
+
+    def known(self, tool: str) -> bool:
+        return "." in tool or tool == READ_OPENAPI
+
+    def call(self, world: World, tool: str, arguments: Mapping[str, Any]) -> Reply:
+        return (
+            super().call(world, tool, arguments)
+            if "." not in tool
+            else self._called(world, tool, arguments)
+        )
+
+    def _sign_in(
+        self, app: str, known: Mapping[str, str], done: set[tuple[str, str]], plan: list[ToolCall]
+    ) -> None:
+        """Read also how to list the passwords: code can call only what it has read."""
+        if (mark := (READ, json.dumps({"api": PASSWORDS}))) not in done:
+            done.add(mark)
+            plan.append(ToolCall(READ, {"api": PASSWORDS}))
+        super()._sign_in(app, known, done, plan)
+
+    def _read(self, suite: Suite, tool: str, arguments: Mapping[str, Any]) -> Reply:
+        """Also return the OpenAPI document of an app, for programs."""
+        if tool != READ_OPENAPI:
+            return super()._read(suite, tool, arguments)
+        app = suite.apps.get(str(arguments.get("app")))
+        if app is None:
+            return Reply(404, {"error": f"There is no app '{arguments.get('app')}'."})
+        return Reply(200, openapi(app))
+
+    def _planned(self, api: str, arguments: Mapping[str, Any]) -> ToolCall:
+        return ToolCall(api, arguments)
+
+
+def _function(suite: Suite, api: Api) -> Tool:
+    """Return an API as a function of its app."""
+    body = body_schema(suite.apps[api.app], api)
+    return Tool(api.full_name, api.about, body, answers_json=True)
 
 
 SURFACES: dict[str, Surface] = {
     "task": SignedIn(EXTRA),
     "all": SignedIn(None),
     "discover": Discover(),
+    "code": Functions(),
 }

@@ -58,6 +58,10 @@ class Called:
     body: Any = None  # what it answered, if it was not refused
     second: int = 0  # of the world's clock, in which it was made
 
+    @property
+    def ok(self) -> bool:
+        return self.status == OK
+
 
 class World:
     """One world, opened from a template; one call at a time."""
@@ -93,8 +97,8 @@ class World:
     @property
     def now(self) -> str:
         """The world's time, to the minute."""
-        began = datetime.strptime(self.start, TIME)
-        return (began + timedelta(seconds=self.seconds)).strftime(TIME)
+        now = datetime.fromisoformat(self.start) + timedelta(seconds=self.seconds)
+        return now.isoformat(" ", "minutes")
 
     def call(self, api: str, arguments: Mapping[str, Any], person: int = 0) -> Reply:
         """Call an API.

@@ -52,10 +52,16 @@ def openapi(app: App) -> dict[str, Any]:
     }
 
 
-def _operation(app: App, api: Api) -> dict[str, Any]:
+def body_schema(app: App, api: Api) -> dict[str, Any]:
+    """Return the JSON schema of an API's arguments, with the access token if it wants one."""
     body = dict(api.parameters)
     if app.blueprint.private and api.name != "login":
         body["properties"] = body["properties"] | {"access_token": TOKEN}
+    return body
+
+
+def _operation(app: App, api: Api) -> dict[str, Any]:
+    body = body_schema(app, api)
     refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     answer = {"application/json": {"schema": dict(api.returns)}}
     return {
