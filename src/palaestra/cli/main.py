@@ -58,6 +58,7 @@ COMMANDS = {
     "import": "make a run of episodes that other programs recorded",
     "new": "write a package for your own environment or agent, with tests and entry point",
     "app": "check a blueprint of an app, and print its documentation",
+    "synthesise": "make training data about a domain: blueprints, worlds, tasks, dialogues, rows",
     "check-env": "test an environment against its contract, clause by clause",
     "sandbox": "run one command in a sandbox and report how it ended",
     "doctor": "check this machine or a run, and how to fix problems",

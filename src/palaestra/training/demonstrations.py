@@ -60,13 +60,14 @@ def longest(episode: Episode) -> int:
 def recorded_demonstrations(context: RunContext, part: FromRun) -> list[Episode]:
     """Return the chosen episodes of the other run, in the policy's tokens.
 
-    Leave out episodes that were not scored, come from another environment, hold no reply, or do
-    not fit into the model's context.
+    Leave out episodes that were not scored, come from another environment than the recipe's or the
+    named one, hold no reply, or do not fit into the model's context.
 
     Raises:
         InputError: no episode is left.
     """
     recipe = context.recipe
+    environment = part.environment or recipe.environment.id
     found: list[Episode] = []
     left = {"another environment": 0, "no valid result": 0, "too long": 0}
     with RunFolder.read(Path(part.run)) as run:
@@ -81,7 +82,7 @@ def recorded_demonstrations(context: RunContext, part: FromRun) -> list[Episode]
             for episode in run.database.episodes(phase):
                 if not chosen(episode.key):
                     continue
-                if episode.task.environment != recipe.environment.id:
+                if episode.task.environment != environment:
                     left["another environment"] += 1
                     continue
                 if not episode.outcome.scored:
@@ -97,7 +98,7 @@ def recorded_demonstrations(context: RunContext, part: FromRun) -> list[Episode]
             context.reporter.say(f"{count} recorded episodes left out: {why}")
     if not found:
         raise InputError(
-            f"No episode of '{part.run}' can be imitated on '{recipe.environment.id}'; choose "
+            f"No episode of '{part.run}' can be imitated on '{environment}'; choose "
             "another imitation.run, imitation.label or imitation.judge."
         )
     return found

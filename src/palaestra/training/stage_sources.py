@@ -89,6 +89,9 @@ class FromRun(Section):
     run: str = Field(description="its folder")
     label: str | None = Field(None, description="only episodes with this label by a person")
     judge: str | None = Field(None, description="only episodes that this judge marks as solved")
+    environment: str | None = Field(
+        None, description="of its episodes, such as synthesised ones; unset: the recipe's"
+    )
     demonstrations: int = Field(1_000_000, ge=1, description="at most so many")
 
 
@@ -146,7 +149,7 @@ class ReadingPart(StagePart):
         alias="from",
         min_length=1,
         description="the episodes: a stage's name, {stage, rounds}, {speaker, demonstrations, "
-        "levels}, {run, label, judge}, or a list of these",
+        "levels}, {run, label, judge, environment}, or a list of these",
     )
 
     @field_validator("sources", mode="before")

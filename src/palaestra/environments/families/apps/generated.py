@@ -147,10 +147,15 @@ def generated_app(seed: int) -> App:
     return App(parse(text, f"the generated app {seed}"))
 
 
-def blueprint_text(seed: int) -> str:
-    """Return the TOML text of one or two entities; the second refers to the first."""
+def blueprint_text(seed: int, domains: Sequence[str] = tuple(DOMAINS)) -> str:
+    """Return the TOML text of one or two entities; the second refers to the first.
+
+    Args:
+        seed: what is drawn.
+        domains: what it may be about, of `DOMAINS`.
+    """
     rng = random.Random(f"app {seed}")
-    domain = rng.choice(list(DOMAINS))
+    domain = rng.choice(domains)
     nouns, special = DOMAINS[domain]
     main, *others = nouns.split()
     entities = [main, rng.choice(others)] if rng.random() < 0.7 else [main]

@@ -1,0 +1,1 @@
+"""Training data that is generated and verified: blueprints, worlds, tasks, dialogues, rows."""

@@ -1,0 +1,102 @@
+"""Worlds whose apps refer to each other.
+
+The apps of a world are fused by a reference: each after the first has an entity that names a row of
+the one before it, such as a cat for which a document is kept. After the cross-domain fusion of
+AgentSkiller; ours: the link is a field, so that people and rows follow from it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from palaestra.core.errors import InputError
+from palaestra.environments.families.apps.app import App, Suite
+from palaestra.environments.families.apps.compiler.blueprint import Blueprint, Entity
+from palaestra.environments.families.apps.population import CACHED, START, world_template
+from palaestra.environments.families.apps.stock import stock_app
+from palaestra.environments.families.apps.world import World
+from palaestra.store.codec import JSON
+from palaestra.synthesis.blueprint_stage import passed
+from palaestra.synthesis.domain_file import Domain
+from palaestra.synthesis.stage_files import Made, Stage
+
+SIZE = "small"  # of the worlds; see `populate`
+
+
+def world_stage(domain: Domain) -> Stage:
+    """Return the stage that makes worlds: lines with `apps`, blueprints that are linked, `seed`."""
+
+    async def make(made: Made, number: int) -> Sequence[JSON]:
+        texts = passed(made["blueprints"])
+        if len(texts) < domain.apps:
+            raise InputError(
+                f"Worlds of {domain.apps} apps need as many blueprints of different names, and "
+                f"{len(texts)} passed; set 'blueprints' higher or 'apps' lower, in a new folder."
+            )
+        rng = random.Random(f"world {domain.seed} {number}")
+        apps = linked([tomllib.loads(text) for text in rng.sample(texts, domain.apps)])
+        line = {"apps": apps, "seed": rng.getrandbits(32)}
+        template = world_template(suite_of(line), SIZE, line["seed"])
+        World(suite_of(line), template, START).close()
+        return [line]
+
+    return Stage("worlds", ("blueprints",), lambda made: domain.worlds, make)
+
+
+def linked(apps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return blueprints, as JSON, of which each refers to the one before it.
+
+    The first entity of an app that people can add to gets a field with the id of a row of the first
+    searchable entity of the app before, so that references lead through all apps. An app without
+    such an entity stays as it is.
+    """
+    found: list[dict[str, Any]] = []
+    for app in apps:
+        before = Blueprint.model_validate(found[-1]) if found else None
+        found.append(app if before is None else _referring(app, before))
+    return found
+
+
+def _referring(app: dict[str, Any], before: Blueprint) -> dict[str, Any]:
+    blueprint = Blueprint.model_validate(app)
+    targets = [name for name, entity in before.entities.items() if _reachable(entity)]
+    sources = [
+        name
+        for name, entity in blueprint.entities.items()
+        if _reachable(entity) and "create" in entity.endpoints
+    ]
+    if not targets or not sources:
+        return app
+    field, entity = f"{targets[0]}_id", blueprint.entities[sources[0]]
+    if field in entity.fields:
+        return app
+    reference = {"type": "integer", "refers": f"{before.app}.{targets[0]}"}
+    entities = {**app["entities"]}
+    fields = {**entities[sources[0]]["fields"], field: reference}
+    entities[sources[0]] = {**entities[sources[0]], "fields": fields}
+    return {**app, "entities": entities}
+
+
+def _reachable(entity: Entity) -> bool:
+    return bool(entity.owner and entity.search and "search" in entity.endpoints)
+
+
+def suite_of(world: Mapping[str, Any]) -> Suite:
+    """Return the apps of a world's line, and the supervisor; the last ones are kept."""
+    return _suite(json.dumps(world["apps"]))
+
+
+@lru_cache(maxsize=CACHED)
+def _suite(apps: str) -> Suite:
+    blueprints = [Blueprint.model_validate(app) for app in json.loads(apps)]
+    return Suite.of([stock_app("supervisor"), *map(App, blueprints)])
+
+
+def world_of(world: Mapping[str, Any], suite: Suite) -> World:
+    """Return a world in which nothing has happened."""
+    return World(suite, world_template(suite, SIZE, world["seed"]), START)

@@ -1,0 +1,143 @@
+"""Dialogues: episodes in which the reference of each task is shown.
+
+They are recorded by the code that evaluates and trains, so `palaestra import` reads them, and a
+stage `imitate` trains on them. What takes time is noted as 0 seconds, so that equal dialogues are
+equal to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from palaestra.agents.registry import make_agent
+from palaestra.core.environment import AsyncEnvironment, Environment
+from palaestra.core.episode import Episode, Key
+from palaestra.core.task import Task
+from palaestra.environments.families.apps.composing.composition import LEVELS
+from palaestra.environments.families.apps.drawing import Drawn
+from palaestra.environments.families.apps.environment import Apps
+from palaestra.environments.families.apps.population import world_template
+from palaestra.models.scripted.expert import ExpertModel
+from palaestra.rollout.groups import Job
+from palaestra.rollout.guarded_environment import LocalEnvironment
+from palaestra.rollout.runner import Rollout
+from palaestra.store.codec import JSON
+from palaestra.store.exchange.chat_jsonl import conversations
+from palaestra.store.exchange.episode_schema import episode_document, episode_of
+from palaestra.synthesis.domain_file import Domain
+from palaestra.synthesis.linked_worlds import SIZE, suite_of, world_of
+from palaestra.synthesis.stage_files import Made, Stage
+from palaestra.synthesis.task_stage import task_of
+
+PHASE = "synthesised"
+
+
+class SynthesisedApps(Apps):
+    """Apps with one task that was made by the stage `tasks`."""
+
+    def __init__(self, id: str, made: Drawn) -> None:
+        """Make the environment of a task; `id` names its domain."""
+        super().__init__(next(iter(LEVELS)))
+        self.spec = replace(self.spec, id=id)
+        self._placed = made
+
+    def _made(self, task: Task) -> Drawn:
+        return self._placed
+
+
+def dialogue_stage(domain: Domain) -> Stage:
+    """Return the stage that makes dialogues: a line is an episode, as `palaestra import` reads it.
+
+    There is none for a task that did not pass, for one that equals an earlier one, and for one
+    whose reference the environment does not call solved.
+    """
+    sources = ("tasks", "explorations") if domain.explore else ("tasks",)
+
+    async def make(made: Made, number: int) -> Sequence[JSON]:
+        lines = [line for name in sources for line in made[name]]
+        line = lines[number]
+        if line["goals"] is None or is_repeated(lines, number):
+            return []
+        environment = placed(f"{PHASE}/{domain.name}", line, made["worlds"][line["world"]])
+        episode = await shown(domain, environment.spec.id, number, environment)
+        return [episode_document(episode)] if episode.outcome.solved else []
+
+    def count(made: Made) -> int:
+        return sum(len(made[name]) for name in sources)
+
+    return Stage("dialogues", ("worlds", *sources), count, make)
+
+
+def row_stage(reads: Sequence[str]) -> Stage:
+    """Return the stage that makes rows: chats, in the form of supervised fine-tuning data.
+
+    Args:
+        reads: stages of episodes.
+    """
+
+    async def make(made: Made, number: int) -> Sequence[JSON]:
+        documents = [document for name in reads for document in made[name]]
+        return list(conversations(episode_of(documents[number], f"episode {number}")))
+
+    return Stage("rows", tuple(reads), lambda made: sum(map(len, made.values())), make)
+
+
+def is_repeated(tasks: Sequence[Mapping[str, Any]], number: int) -> bool:
+    """Return whether an earlier task asks for the same in the same world."""
+    task = tasks[number]
+    return any(
+        before["world"] == task["world"] and before["goals"] == task["goals"]
+        for before in tasks[:number]
+    )
+
+
+def placed(id: str, line: Mapping[str, Any], world: dict[str, Any]) -> SynthesisedApps:
+    """Return the environment of a task.
+
+    Args:
+        id: of the environment.
+        line: the task.
+        world: the line of its world.
+    """
+    suite = suite_of(world)
+    task = task_of(line, suite)
+    untouched = world_of(world, suite)
+    ran, _ = task.reference(untouched)
+    needed = tuple(dict.fromkeys(call.api for call in ran.calls))
+    template = world_template(suite, SIZE, world["seed"])
+    made = Drawn(suite, template, task, task.ways(untouched), needed)
+    untouched.close()
+    return SynthesisedApps(id, made)
+
+
+async def shown(domain: Domain, id: str, number: int, environment: Environment) -> Episode:
+    """Return the episode in which the domain's agent does what a reference does, without times.
+
+    Args:
+        domain: names the agent.
+        id: of the environment.
+        number: of the task.
+        environment: with that task and no other; it is closed at the end.
+    """
+
+    async def make(_: str) -> AsyncEnvironment:
+        return LocalEnvironment(environment)
+
+    agent = make_agent(domain.agent)
+    rollout = Rollout(agent, make, {"agent": ExpertModel(agent)}, seed=domain.seed)
+    phase = id.partition("/")[0]
+    job = Job(Key(phase, number), Task(f"{phase}/{number}", id, seed=3 * number))
+    [episode] = await rollout.run([job])
+    return timeless(episode)
+
+
+def timeless(episode: Episode) -> Episode:
+    """Return an episode without the times that its calls and steps took."""
+    return replace(
+        episode,
+        calls=tuple(replace(call, seconds=0.0) for call in episode.calls),
+        steps=tuple(replace(step, seconds=0.0) for step in episode.steps),
+        usage=replace(episode.usage, seconds=0.0),
+    )

@@ -1,0 +1,161 @@
+"""Tasks: composed bottom-up from goals, each behind the gate, and worded by a person's templates.
+
+With a model, the words are its own, and a committee reviews them (`committee.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palaestra.core.model import Model
+from palaestra.environments.families.apps.app import Suite
+from palaestra.environments.families.apps.composing.composition import Composer, Composition
+from palaestra.environments.families.apps.composing.gate import rejection
+from palaestra.environments.families.apps.composing.goal import Atom, Goal
+from palaestra.environments.families.apps.world import World
+from palaestra.store.codec import JSON
+from palaestra.synthesis.committee import reworded
+from palaestra.synthesis.domain_file import Domain, Explore, Review
+from palaestra.synthesis.exploration import beginnings, explored, happened
+from palaestra.synthesis.linked_goals import linked_atoms
+from palaestra.synthesis.linked_worlds import suite_of, world_of
+from palaestra.synthesis.stage_files import Made, Stage
+
+TRIES = 60  # draws for one task
+
+
+@dataclass(frozen=True)
+class Worded(Composition):
+    """A task in words of its own."""
+
+    words: str = ""
+
+    @property
+    def instruction(self) -> str:
+        return self.words
+
+
+def task_stage(domain: Domain, model: Model | None) -> Stage:
+    """Return the stage that makes tasks.
+
+    Its lines: `world`, `goals` (null if none passed), `instruction`, `rejected` (number of draws by
+    reason), `rounds` of reviews.
+    """
+
+    async def make(made: Made, number: int) -> Sequence[JSON]:
+        at = number % len(made["worlds"])
+        line = made["worlds"][at]
+        suite = suite_of(line)
+        world, rng = world_of(line, suite), random.Random(f"task {domain.seed} {number}")
+        try:
+            task, rejected = composed(world, domain.goals, rng)
+            found: dict[str, JSON] = {"world": at, "goals": None, "rejected": rejected}
+            if task is None:
+                return [found]
+            if model is not None:
+                worded = await reworded(
+                    model, domain.about, task, world, domain.review or Review(), rng
+                )
+                rejected.update(worded.rejected)
+                if worded.text is None:
+                    return [found]
+                task = Worded(task.goals, words=worded.text)
+            return [{**found, "goals": written(task), "instruction": task.instruction}]
+        finally:
+            world.close()
+
+    return Stage("tasks", ("worlds",), lambda made: domain.tasks, make)
+
+
+def exploration_stage(domain: Domain, model: Model) -> Stage:
+    """Return the stage that makes tasks of what a model does by itself; lines as of `tasks`.
+
+    An item has a line for each task, and for each beginning that was rejected.
+    """
+    explore = domain.explore or Explore()
+
+    async def make(made: Made, number: int) -> Sequence[JSON]:
+        at = number % len(made["worlds"])
+        line = made["worlds"][at]
+        suite = suite_of(line)
+        world, rng = world_of(line, suite), random.Random(f"explore {domain.seed} {number}")
+        fork = world.fork()
+        try:
+            calls, rejected = await explored(model, fork, explore.calls, rng)
+            lines: list[JSON] = []
+            for task, reason in beginnings(calls, world, rng):
+                if task is None:
+                    rejected[reason] += 1
+                    continue
+                worded = await reworded(
+                    model, domain.about, task, world, domain.review or Review(), rng
+                )
+                rejected += worded.rejected
+                if worded.text is not None:
+                    goals = {"goals": written(task), "instruction": worded.text}
+                    lines.append({"world": at, **goals, "rejected": {}})
+            if rejected:
+                lines.append({"world": at, "goals": None, "rejected": dict(rejected)})
+            return lines
+        finally:
+            fork.close()
+            world.close()
+
+    return Stage("explorations", ("worlds",), lambda made: explore.explorations, make)
+
+
+def composed(
+    world: World, goals: int, rng: random.Random
+) -> tuple[Composition | None, dict[str, int]]:
+    """Draw a task that passes the gate; return it, or None, and the reasons of rejection."""
+    composer = Composer(linked_atoms(world.suite))
+    rejected: Counter[str] = Counter()
+    for _ in range(TRIES):
+        task = composer.draw(world, goals, rng)
+        if task is None:
+            rejected["a goal has nothing to be about, or two goals ask for an answer"] += 1
+        elif reason := rejection(world, task, rng):
+            rejected[reason.partition(":")[0]] += 1
+        elif order_matters(world, task):
+            rejected["its goals are not the same in another order"] += 1
+        else:
+            return task, dict(rejected)
+    return None, dict(rejected)
+
+
+def order_matters(world: World, task: Composition) -> bool:
+    """Return whether the goals, the last one first, leave something else behind.
+
+    Such as counting what another goal changes: of an agent that did the other goal first, nobody
+    could say what it should have counted.
+    """
+    _, wanted = task.reference(world)
+    ran, other = Composition(task.goals[::-1]).reference(world)
+    return bool(ran.refused) or (wanted.rows, wanted.answer) != (other.rows, other.answer)
+
+
+def written(task: Composition) -> list[JSON]:
+    """Return the goals of a task as JSON."""
+    return [
+        {**_named(goal.atom), "slots": dict(goal.slots), "wording": goal.wording}
+        for goal in task.goals
+    ]
+
+
+def task_of(line: Mapping[str, Any], suite: Suite) -> Worded:
+    """Return the task of a line."""
+    known = [*linked_atoms(suite), happened(suite)]
+    atoms = {tuple(_named(atom).values()): atom for atom in known}
+    goals = tuple(
+        Goal(atoms[goal["atom"], goal["table"]], goal["slots"], goal["wording"])
+        for goal in line["goals"]
+    )
+    return Worded(goals, words=line["instruction"])
+
+
+def _named(atom: Atom) -> dict[str, str]:
+    return {"atom": atom.name, "table": str(getattr(atom, "table", ""))}
