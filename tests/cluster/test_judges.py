@@ -49,6 +49,8 @@ def test_verdicts_are_those_of_a_judge_here_although_one_is_killed() -> None:
             async def one(lived: Episode) -> Verdict:
                 return await there.judge(case_of(lived))
 
+            while len(judges._appointed) < 2:  # one alone could be done before the other is there
+                await asyncio.sleep(0.01)
             working = asyncio.gather(*(one(lived) for lived in episodes))
             while not judges.load(1):
                 await asyncio.sleep(0)
