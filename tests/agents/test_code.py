@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from palaestra.agents.code.code_agent import KNOWN, NO_CODE, CodeAgent, block
+from palaestra.agents.code.code_agent import CodeAgent
+from palaestra.agents.code.reply_format import KNOWN, NO_CODE, block
 from palaestra.agents.code.tool_functions import Calls, function_name
 from palaestra.agents.registry import make_agent
 from palaestra.core.budget import Budget

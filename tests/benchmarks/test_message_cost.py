@@ -34,11 +34,13 @@ def test_a_message_makes_no_more_function_calls_than_before() -> None:
     assert calls_per_message(4, 40, 240) < MOST
 
 
+@pytest.mark.slow
 def test_a_message_costs_the_same_after_many_as_after_few() -> None:
     few, many = calls_per_message(4, 40, 140), calls_per_message(4, 340, 440)
     assert many == pytest.approx(few, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_message_that_nobody_reads_costs_the_same_among_many_as_among_few() -> None:
     few, many = (calls_per_message(n, 64, 256, "own") for n in (4, 64))
     assert many == pytest.approx(few, rel=0.05)

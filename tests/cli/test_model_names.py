@@ -224,6 +224,7 @@ def test_training_starts_from_a_gguf_file_and_saves_safetensors(tmp_path: Path, 
     assert recorded(runs / "a") == {str(tmp_path / "small.gguf"): digest}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "weights", [{"weights": "full"}, {"weights": "top", "top_layers": 1}, {"lora_rank": 4}]
 )

@@ -87,6 +87,7 @@ class Browser:
         return " ".join(unescape(re.sub(r"<[^>]+>", " ", self.page)).split())
 
 
+@pytest.mark.slow
 def test_two_persons_play_with_an_agent_and_send_messages() -> None:
     env = f"{GAME}?messages=all"
     with playing(2, "--player", "ann", "--player", "bob", *RANDOM, env=env) as game:
@@ -139,6 +140,7 @@ def test_a_link_belongs_to_the_browser_that_opens_it_first() -> None:
         assert "bob: return -5, 0 action(s), forfeited (gave up)" in bob.until("The game is over.")
 
 
+@pytest.mark.slow
 def test_a_person_who_does_not_answer_forfeits_and_the_others_play_on() -> None:
     ring = f"{Ring.__module__}:Ring"
     options = ("--player", "ann", "--player", "bob", *RANDOM, "--player-seconds", "3")

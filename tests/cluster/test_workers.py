@@ -151,6 +151,7 @@ def test_the_work_of_a_killed_worker_goes_on_within_three_seconds() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_frozen_worker_is_replaced_and_its_late_writes_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -312,6 +313,7 @@ def test_a_worker_that_is_asked_to_leave_hands_its_sessions_over_and_no_turn_is_
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_the_roster_says_who_is_where_and_why_one_is_gone() -> None:
     async def run() -> None:
         notes: list[Roster] = []

@@ -138,6 +138,7 @@ def test_openais_own_sdk_reads_the_closing_reply() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_the_last_session_that_is_served_has_one_too(tmp_path: Path) -> None:
     words = command("serve", "probe/umbrella-4", "--model", "random", "--run", tmp_path / "a")
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment()) as server:

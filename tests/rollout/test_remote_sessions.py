@@ -7,6 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from palaestra.agents.direct import DirectAgent
 from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.episode import Episode, Key
@@ -44,6 +46,7 @@ def shown(episode: Episode) -> Any:
     return episode.outcome, [(call.reply, call.finish) for call in episode.calls]
 
 
+@pytest.mark.slow
 def test_hundreds_of_sessions_on_a_server_that_bears_eight_lose_nothing() -> None:
     rng = random.Random(1)
     moods: list[Mood] = rng.choices(["good", "error", "drop"], [94, 3, 3], k=5000)
@@ -74,6 +77,7 @@ def test_tokens_count_as_the_server_tells_them() -> None:
         assert episode.usage.prompt_tokens == sum(call.computed_tokens for call in episode.calls)
 
 
+@pytest.mark.slow
 def test_what_never_answers_is_an_infrastructure_error_of_each_session_it_hits() -> None:
     async def run() -> list[Episode]:
         moods: list[Mood] = ["hang", "rubbish", "drop", "error"]

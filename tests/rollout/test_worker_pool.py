@@ -390,6 +390,7 @@ def test_a_worker_that_leaks_is_replaced_and_its_worlds_go_on(
     assert restarts >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     mostly_slow(
@@ -801,6 +802,7 @@ def _hears_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", mostly_slow([signal.SIGKILL, signal.SIGINT], signal.SIGKILL))
 def test_an_ended_parent_leaves_no_children(end: signal.Signals) -> None:
     parent = subprocess.Popen(

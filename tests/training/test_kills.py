@@ -80,6 +80,7 @@ def test_kills_while_it_learns_leave_a_deterministic_run_what_it_was(
     assert weights_hash(tmp_path / "killed" / "run") == weights_hash(undisturbed)
 
 
+@pytest.mark.slow
 def test_a_deterministic_run_ends_where_infrastructure_breaks_it_each_time(
     start: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def test_every_named_algorithm_moves_the_weights(name: str, start: Path, tmp_pat
         assert weights(run.path / "final") != weights(start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "keys",
     mostly_slow(COMBINATIONS.values(), *(COMBINATIONS[name] for name in FAST)),

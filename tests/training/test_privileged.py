@@ -15,6 +15,7 @@ from tests.training.learning import train, weights
 LOSS = "rl.privileged.coefficient"
 
 
+@pytest.mark.slow
 def test_a_weight_of_0_is_bit_equal_to_no_head_and_another_learns(
     start: Path, tmp_path: Path
 ) -> None:

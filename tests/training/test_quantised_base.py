@@ -47,6 +47,7 @@ def run(base: Path) -> pa.Run:
     return trained(str(base), base.parent / "run", quantise="int8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", mostly_slow(FORMATS, "int8"))
 def test_a_run_on_a_quantised_base_resumes_bit_for_bit(
     format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -75,6 +75,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return RunFolder.read(folder / "run")
 
 
+@pytest.mark.slow
 def test_the_winner_of_a_game_is_credited_and_the_loser_blamed(
     games: RunFolder, tmp_path: Path
 ) -> None:

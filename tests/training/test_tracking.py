@@ -212,6 +212,7 @@ def session(folder: Path, name: str, steps: range, output: io.StringIO | None = 
             tracked.log("rl", step, {"reward": step / 2})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tracker", TRACKERS)
 def test_a_resumed_run_goes_on_in_the_trackers_run(tracker: str, tmp_path: Path) -> None:
     folder = tmp_path / f"resumed-{tracker}"

@@ -74,6 +74,7 @@ def top_row(page: Any) -> str:
     )
 
 
+@pytest.mark.slow
 def test_filters_apply_when_they_are_changed_and_the_address_keeps_them(
     page: Any, address: str
 ) -> None:
@@ -226,6 +227,7 @@ CONTRAST = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_figures_of_a_run_that_goes_on_move_and_the_page_stays(
     page: Any, address: str, root: Path
 ) -> None:

@@ -162,6 +162,7 @@ def browser(address: str) -> Iterator[Any]:
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 400])
 def test_pages_of_games_fit_the_window(browser: Any, address: str, width: int) -> None:
     page = entered(browser.new_page(viewport={"width": width, "height": 900}), address)

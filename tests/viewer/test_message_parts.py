@@ -174,6 +174,7 @@ def test_a_whole_reply_can_be_had_as_text(client: TestClient) -> None:
     assert answer.text == "\n\n".join(["Be quick.", "Both at once.", *calls])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1300, 400])
 def test_parts_fit_a_wide_and_a_narrow_window(root: Path, width: int) -> None:
     with served(root) as address, chromium() as browser:

@@ -184,6 +184,7 @@ def browser(address: str) -> Iterator[Any]:
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 420])
 def test_charts_fit_the_window_and_their_rows_meet(browser: Any, address: str, width: int) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900})

@@ -196,6 +196,7 @@ def test_the_whole_is_solved_by_all_22_achievements() -> None:
     assert some.progress() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_the_scripted_player_unlocks_what_is_near(name: str) -> None:
     for index in range(2):

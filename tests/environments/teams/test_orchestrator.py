@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palaestra.agents.code.code_agent import KNOWN
+from palaestra.agents.code.reply_format import KNOWN
 from palaestra.agents.players import PlayersAgent
 from palaestra.cli.main import main
 from palaestra.core.agent import Agent

@@ -123,6 +123,7 @@ def test_weights_that_are_not_the_hubs_are_refused(hub: Hub, tmp_path: Path) -> 
         obtain("lab/small", print)
 
 
+@pytest.mark.slow
 def test_a_download_that_breaks_off_is_refused_and_continues(hub: Hub, tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "theirs")
     hub.add("lab/small", tmp_path / "theirs")

@@ -382,6 +382,7 @@ def test_time_in_which_no_one_looks_is_not_held_against_a_process(tmp_path: Path
     asyncio.run(ask())
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_at_once_is_given_up_after_growing_pauses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -367,6 +367,7 @@ def test_nothing_is_lost_when_the_server_errs_drops_and_hangs() -> None:
     assert len(server.requests) <= 3 * 300
 
 
+@pytest.mark.slow
 def test_a_pause_that_the_server_asks_for_holds_for_everyone() -> None:
     async def run() -> Crowded:
         async with crowded(4, retry_after="1", seconds=0.02) as server:

@@ -62,6 +62,7 @@ def rewards(run: Path) -> Shaping:
     return shaping(recipe.rl, typical_turns(recipe.environment.id), recipe.seed)
 
 
+@pytest.mark.slow
 def test_each_prompt_states_what_is_left_to_earn(run: Path) -> None:
     earned = rewards(run)
     for phase in ("explore-1", "explore-2", "test/obey-2"):

@@ -81,6 +81,7 @@ def test_a_teams_runs_are_learned_by_one_policy_that_speaks_for_all(tmp_path: Pa
     assert {call.role for episode in tested for call in episode.calls} == {"agent"}
 
 
+@pytest.mark.slow
 def test_knowledge_is_said_before_the_action_that_is_taken(tmp_path: Path) -> None:
     run, said = run_stages(tmp_path, HEAD + IMITATE + KNOWING, *REACT)
     with RunFolder.read(run) as opened:

@@ -79,6 +79,7 @@ def test_two_stages_give_the_weights_of_the_two_tables(tmp_path: Path) -> None:
 # ── being stopped ────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", mostly_slow([1, 4, 7, 9, 12, 14, 17], 9))
 def test_a_run_stopped_at_a_checkpoint_or_an_account_ends_the_same(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
@@ -277,6 +278,7 @@ group = 4
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", mostly_slow(["success", "preference"], "success"))
 def test_a_reward_model_takes_the_place_of_the_outcome(tmp_path: Path, kind: str) -> None:
     run, said = run_stages(tmp_path, REWARDED.replace("{kind}", kind))

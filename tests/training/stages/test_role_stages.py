@@ -276,6 +276,7 @@ def last(run: Path) -> dict[str, torch.Tensor]:
     return dict(checkpoint.load(run / "checkpoints", name).tensors["weights"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", mostly_slow([2, 4, 5], 5))
 def test_a_run_stopped_anywhere_ends_with_the_same_adapters(
     routed: tuple[Path, Saved, str],

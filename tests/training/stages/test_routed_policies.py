@@ -86,6 +86,7 @@ def test_a_loaded_policy_replies_bit_for_bit_as_in_its_runs_own_test(run: Path) 
     assert "million parameters" in repr(policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ["{}", "{frozen = true}"])
 def test_roles_with_adapters_of_their_own_are_not_routed(planner: str, tmp_path: Path) -> None:
     own, _ = run_stages(tmp_path, ROUTED, f"training.adapters.planner={planner}")

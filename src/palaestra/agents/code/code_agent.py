@@ -12,12 +12,12 @@ fresh interpreter, and can be called in later episodes (DynaSaur, Alita; see `li
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
+from palaestra.agents.code.reply_format import FORMAT, KEEP, KNOWN, NO_CODE, NOW, block
 from palaestra.agents.code.tool_functions import Calls
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
@@ -36,20 +36,6 @@ from palaestra.sandbox.function_library import (
     last_function,
 )
 from palaestra.sandbox.interpreter import Asked, Done, Interpreter
-
-FORMAT = (
-    "You act by writing Python. Reply with one block:\n```python\n…\n```\n"
-    "It runs in an interpreter that keeps its variables, and you see what it prints, the value of "
-    "its last expression, and errors. These functions act in the world, at once, and return what "
-    "it answers:\n"
-)
-KEEP = (
-    "\nTo keep a function for later tasks, define it in the python block and add a block that "
-    "tests it by itself, where no world is:\n```test\nassert …\n```"
-)
-KNOWN = "\nFunctions that were kept; call them as they are:\n"
-NOW = "\n\nThese functions act in the world now:\n"
-NO_CODE = "There was no python block in your reply, so nothing was done."
 
 
 class CodeAgent(Agent):
@@ -163,9 +149,3 @@ class CodeAgent(Agent):
         finally:
             fresh.close()
         return f"Kept {name} as version {self.library.keep(name, source, test).version}."
-
-
-def block(reply: str, kind: str) -> str | None:
-    """Return the content of the first fenced block of that kind, closed or not."""
-    found = re.search(rf"```{kind}[^\S\n]*\n(.*?)(?:\n```|\Z)", reply, re.DOTALL)
-    return found.group(1) if found else None
