@@ -20,13 +20,11 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
 
+from orchestrator_study import CRASHES
 from results_page import run_cases
 
 import palaestra as pa
-from palaestra.core.agent import Agent
 from palaestra.core.environment import Action, Environment, Observation, Transition
-from palaestra.core.errors import AgentFault
-from palaestra.core.session import Session
 from palaestra.core.task import Task
 from palaestra.environments.teams.protocol import facts_of
 
@@ -76,15 +74,6 @@ class Domains(Environment, capabilities={"answer", "admissible"}, typical_turns=
         return f"{number}. {kind}: {' & '.join(named)}" if HALVES[kind] else f"{number}. {named[0]}"
 
 
-class Crashing(Agent):
-    """An agent that crashes as soon as it is asked."""
-
-    name = "crashing"
-
-    async def run(self, session: Session) -> None:
-        raise AgentFault("crash", "planted")
-
-
 @dataclass(frozen=True, slots=True)
 class Worker:
     """A member to be found."""
@@ -121,9 +110,6 @@ class Case:
         host = f'[members.host]\nmodel = "reader?right={CHANCE}"\n'
         path.write_text(f'{host}{workers}[formation]\nmember = "host"\ndepth = {self.depth}\n')
         return path
-
-
-CRASHES = f'agent = "{Path(__file__).stem}:{Crashing.__name__}"'
 
 
 def cases() -> Iterator[Case]:

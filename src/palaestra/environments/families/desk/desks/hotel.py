@@ -11,6 +11,7 @@ from palaestra.environments.families.apps.compiler.verbs import reading, verb
 from palaestra.environments.families.apps.composing.goal import Call, call
 from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.apps.state import Row, State
+from palaestra.environments.families.desk.desks.handing_over import handing_over
 from palaestra.environments.families.desk.policy import Rule
 from palaestra.environments.families.desk.scenario import (
     Draft,
@@ -146,18 +147,6 @@ def allow_late_checkout(caller: Caller, booking_id: int) -> Row:
     _booked(caller, booking_id)
     caller.state.update(BOOKING, booking_id, {"late_checkout": True})
     return {"late_checkout": True}
-
-
-@verb
-def hand_over(caller: Caller, reason: str) -> Row:
-    """Hand the conversation over to a colleague, which ends it.
-
-    Returns:
-        handed_over: boolean
-    """
-    row = {"person": caller.person, "reason": reason[:200]}
-    caller.state.insert("hotel.hand_over", row)
-    return {"handed_over": True}
 
 
 CHANGES = r"/hotel\.(change_booking|cancel_booking|add_service|allow_late_checkout)/"
@@ -313,7 +302,7 @@ HOTEL = ServiceDesk(
             cancel_booking,
             add_service,
             allow_late_checkout,
-            hand_over,
+            handing_over("hotel"),
         )
     },
     rules=(

@@ -14,6 +14,7 @@ from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.apps.population import START
 from palaestra.environments.families.apps.state import Row, State
 from palaestra.environments.families.apps.world import TIME
+from palaestra.environments.families.desk.desks.handing_over import handing_over
 from palaestra.environments.families.desk.policy import Rule
 from palaestra.environments.families.desk.scenario import (
     Draft,
@@ -151,18 +152,6 @@ def change_address(caller: Caller, order_id: int, address: str) -> Row:
     _order(caller, order_id, "processing")
     caller.state.update(ORDER, order_id, {"address": address[:120]})
     return {"address": address[:120]}
-
-
-@verb
-def hand_over(caller: Caller, reason: str) -> Row:
-    """Hand the conversation over to a colleague, which ends it.
-
-    Returns:
-        handed_over: boolean
-    """
-    row = {"person": caller.person, "reason": reason[:200]}
-    caller.state.insert("orders.hand_over", row)
-    return {"handed_over": True}
 
 
 CHANGES = r"/orders\.(cancel_order|return_order|exchange_order|change_address|send_label)/"
@@ -331,7 +320,7 @@ ORDERS = ServiceDesk(
             send_label,
             exchange_order,
             change_address,
-            hand_over,
+            handing_over("orders"),
         )
     },
     rules=(

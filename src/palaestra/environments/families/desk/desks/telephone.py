@@ -11,6 +11,7 @@ from palaestra.environments.families.apps.composing.goal import Call, call
 from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.apps.state import Row, State
 from palaestra.environments.families.desk.desks import phone
+from palaestra.environments.families.desk.desks.handing_over import handing_over
 from palaestra.environments.families.desk.policy import Rule
 from palaestra.environments.families.desk.scenario import (
     Draft,
@@ -136,18 +137,6 @@ def book_technician(caller: Caller, line_id: int) -> Row:
     row = {"customer": line["customer"], "line_id": line_id}
     caller.state.insert("telephone.visit", row)
     return {"booked": True}
-
-
-@verb
-def hand_over(caller: Caller, reason: str) -> Row:
-    """Hand the conversation over to a colleague, which ends it.
-
-    Returns:
-        handed_over: boolean
-    """
-    row = {"person": caller.person, "reason": reason[:200]}
-    caller.state.insert("telephone.hand_over", row)
-    return {"handed_over": True}
 
 
 CHANGES = (
@@ -327,7 +316,7 @@ TELEPHONE = ServiceDesk(
             lift_suspension,
             credit_bill,
             book_technician,
-            hand_over,
+            handing_over("telephone"),
         ),
         "phone": phone.VERBS,
     },
