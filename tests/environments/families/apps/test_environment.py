@@ -100,3 +100,11 @@ def test_apps_of_discovery_want_a_sign_in_and_tell_how() -> None:
     assert "mail.login" in refused.observation.text
     assert "username" in env.step(Action("read_api(api='mail.login')")).observation.text
     assert not env.step(Action("fly(to='Rome')")).valid
+
+
+def test_an_answer_is_what_was_read_before_a_later_goal_changed_it() -> None:
+    env = Apps("life-hard")
+    env.reset(Apps.tasks("apps/life-hard").task(Split.TEST, 224))  # counts, then cancels one more
+    while not (step := env.step(env.oracle()[0])).terminated:
+        pass
+    assert step.success

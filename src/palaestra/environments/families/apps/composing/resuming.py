@@ -52,7 +52,10 @@ def _replies(world: World) -> dict[str, list[Any]]:
 
 
 def _done(goal: Goal, world: World, replies: dict[str, list[Any]]) -> tuple[Any] | None:
-    """Return the answer of a goal whose changes were all made, which are then used up."""
+    """Return the answer of a goal whose calls were all made; its changes are then used up.
+
+    What was read first counts: a later change may have altered what a question asked for.
+    """
     steps, sent, used = goal.atom.steps(goal.slots), None, []
     try:
         while True:
@@ -66,7 +69,7 @@ def _done(goal: Goal, world: World, replies: dict[str, list[Any]]) -> tuple[Any]
     except StopIteration as end:
         for mark in used:
             del replies[mark][0]
-        return (end.value,) if used else None
+        return (end.value,)
 
 
 def _carried_on(goal: Goal, fork: World, replies: dict[str, list[Any]], calls: list[Call]) -> Any:
