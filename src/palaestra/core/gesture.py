@@ -1,8 +1,8 @@
 """Gestures: what a person does at a web page, a desktop or a phone; one grammar for all three.
 
 A gesture that lacks what its kind needs, or has what its kind does not use, cannot be made. Its
-one line of text is in `gestures/gesture_line.py`, its tools in `gestures/gesture_tools.py`, the actions of
-other systems in `gestures/dialects.py`, and how a target becomes a point in
+one line of text is in `gestures/gesture_line.py`, its tools in `gestures/gesture_tools.py`, the
+actions of other systems in `gestures/dialects.py`, and how a target becomes a point in
 `gestures/locating.py`.
 """
 
@@ -48,7 +48,7 @@ class Id:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An element by the number that the picture shows on it, from 1."""
+    """An element by the number that the picture shows on it."""
 
     number: int
 
@@ -94,9 +94,9 @@ class Gesture:
     target: Target | None = None  # None: where the focus or the pointer is, or none is needed
     to: Target | None = None  # of a drag
     text: str = ""
-    """What is typed, said or answered, the keys ("Control+a", see `gestures/key_names.py`), the address,
-    the option, the path of a file, the application, why the agent gives up, what to do with tabs
-    ("new", "close", or the number of the one to change to, from 1)."""
+    """What is typed, said or answered, the keys ("Control+a", see `gestures/key_names.py`), the
+    address, the option, the path of a file, the application, why the agent gives up, what to do
+    with tabs ("new", "close", or the number of the one to change to, from 0)."""
 
     amount: tuple[float, float] = (0.0, 0.0)
     """How far to scroll to the right and down, in `unit`; of `wait`: (seconds, 0)."""
@@ -129,8 +129,8 @@ class Gesture:
                 check_keys(self.text)
             case "wait" if self.amount[0] < 0 or self.amount[1]:
                 raise InputError(f"Wait {self.amount}; give (seconds, 0), not below 0.")
-            case "tab" if self.text not in ("new", "close") and not _counts(self.text):
-                raise InputError(f"Tab '{self.text}'; give its number from 1, 'new' or 'close'.")
+            case "tab" if self.text not in ("new", "close") and not _is_number(self.text):
+                raise InputError(f"Tab '{self.text}'; give its number from 0, 'new' or 'close'.")
 
 
 USES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -167,5 +167,5 @@ _CALLED = {
 }
 
 
-def _counts(text: str) -> bool:
-    return text.isascii() and text.isdigit() and text[0] != "0"
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and str(int(text)) == text

@@ -81,10 +81,12 @@ def write_line(gesture: Gesture) -> str:
         case "scroll":
             parts += _written_scroll(gesture)
         case "wait":
-            parts.append(_number(gesture.amount[0]))
+            parts.append(number_text(gesture.amount[0]))
         case "tab":
             parts.append(gesture.text)
         case "answer":
+            parts.append(repr(gesture.text))
+        case "type" if isinstance(gesture.target, Words):  # which alone would be the text
             parts.append(repr(gesture.text))
         case _ if gesture.text:
             parts.append(repr(gesture.text))
@@ -107,8 +109,15 @@ def write_target(target: Target) -> str:
         case Point(x, y, "shares"):
             return f"({float(x)!r}, {float(y)!r})"
         case Point(x, y):
-            written = f"{_number(x)}, {_number(y)}"
+            written = f"{number_text(x)}, {number_text(y)}"
             return f"({written} px)" if _in_shares(written) else f"({written})"
+
+
+def read_target(text: str) -> Target | None:
+    """Return the target of that form; None if the text has no such form."""
+    tokens = _Tokens(text)
+    found = tokens.target()
+    return None if tokens.rest.strip() else found
 
 
 def read_line(line: str) -> Gesture:
@@ -185,7 +194,7 @@ def _written_scroll(gesture: Gesture) -> list[str]:
         gesture.amount, ("right", "down"), ("left", "up"), strict=True
     ):
         if far:
-            found += [positive if far > 0 else negative, _number(abs(far))]
+            found += [positive if far > 0 else negative, number_text(abs(far))]
             if gesture.unit == "pages":
                 found.append("page" if abs(far) == 1 else "pages")
     return found
@@ -288,7 +297,7 @@ def _in_shares(point: str) -> bool:
     )
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     """Return the shortest form of a number that reads back as itself."""
     value = float(value)
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

@@ -7,6 +7,8 @@ Playwright: "Enter", "ArrowDown", "a", "Control". Keys pressed together are join
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from palaestra.core.errors import InputError
 
 MODIFIERS = ("Control", "Shift", "Alt", "Meta")
@@ -37,3 +39,47 @@ def check_keys(text: str) -> None:
                 f"'{key}' in '{text}' is no key; give keys like 'Enter', 'Control+a', 'ArrowDown' "
                 "or one character."
             )
+
+
+def key_called(name: str) -> str:
+    """Return the key that another system calls by that name ("ctrl", "Return", "page_down").
+
+    Raises:
+        InputError: there is no such key.
+    """
+    if len(name) == 1:
+        return SPACE if name == " " else name
+    plain = name.lower().replace("_", "")
+    found = _CALLED.get(plain)
+    if found is None:
+        raise InputError(f"'{name}' is no key; give keys like 'Enter', 'Control', 'ArrowDown'.")
+    return found
+
+
+def keys_called(names: Iterable[str]) -> str:
+    """Return keys that other systems call by these names, joined; raises like `key_called`."""
+    return "+".join(map(key_called, names))
+
+
+_CALLED = {key.lower(): key for key in KEYS} | {
+    "ctrl": "Control",
+    "option": "Alt",
+    "cmd": "Meta",
+    "command": "Meta",
+    "super": "Meta",
+    "win": "Meta",
+    "return": "Enter",
+    "esc": "Escape",
+    "del": "Delete",
+    "pgup": "PageUp",
+    "pgdn": "PageDown",
+    "up": "ArrowUp",
+    "down": "ArrowDown",
+    "left": "ArrowLeft",
+    "right": "ArrowRight",
+    "print": "PrintScreen",
+    "apps": "ContextMenu",
+    "menu": "ContextMenu",
+    "plus": "+",
+}
+"""What keys are called elsewhere, in lower case and without underscores."""
