@@ -75,10 +75,10 @@ class Connection:
         self,
         numbers: Sequence[int],
         until: Callable[[], bool] | None = None,
-        seconds: float = PATIENCE,
+        seconds: float | None = None,
     ) -> list[Parameters]:
         """Return the results of calls; fewer if `until` becomes true before; raises like `call`."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (seconds or PATIENCE)
         while not all(number in self._answers for number in numbers):
             if until is not None and until():
                 return []
@@ -89,9 +89,9 @@ class Connection:
                 raise Refusal(str(answer["error"].get("message", answer["error"])))
         return [answer["result"] for answer in answers]
 
-    def wait_for(self, ready: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    def wait_for(self, ready: Callable[[], bool], seconds: float | None = None) -> None:
         """Read until a condition holds that events bring about; raises like `call`."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (seconds or PATIENCE)
         while not ready():
             self._read(deadline)
 

@@ -22,7 +22,7 @@ KEY = "palaestra clock"
 ROUNDS = 200  # of loading pages and answered requests, within one grant of time
 _ADVANCE = (
     "(clock => clock ? clock.advance(%r, %d).then(r => [r.left, r.pending, clock.now])"
-    " : [0, 0, 0])"
+    " : location.protocol.startsWith('http') ? null : [0, 0, 0])"
     f"(window[Symbol.for({KEY!r})])"
 )
 
@@ -129,8 +129,10 @@ class Tab:
                 found = self.evaluate(_ADVANCE % (left, frames))
             except Refusal:  # the page was left meanwhile
                 continue
-            if found is None:
+            if self.dialog is not None:
                 return
+            if found is None:
+                raise EnvironmentFault("crash", "the page has no clock of the task's")
             left, pending, now = found
             self.session.now = max(self.session.now, now)
             frames = 0
