@@ -100,7 +100,7 @@ class Arguments:
 
     def string(self, name: str, default: str = _REQUIRED) -> str:
         """Take a text."""
-        return self._taken(name, default, str, "a text")
+        return str(self._taken(name, default, str, "a text"))
 
     def number(self, name: str, default: float = _REQUIRED) -> float:
         """Take a number."""
@@ -108,7 +108,7 @@ class Arguments:
 
     def flag(self, name: str) -> bool:
         """Take true or false; false if it is left out."""
-        return self._taken(name, False, bool, "true or false")
+        return bool(self._taken(name, False, bool, "true or false"))
 
     def strings(self, name: str) -> list[str]:
         """Take a list of texts, or one text as a list."""

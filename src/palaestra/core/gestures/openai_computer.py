@@ -63,7 +63,7 @@ def _read(kind: str, given: Arguments) -> Gesture:
             path = given.left.pop("path", None)
             if not isinstance(path, list) or len(path) != 2:
                 given.wrong("'path' is not its start and its end; a gesture drags straight")
-            return Gesture("drag", *(_stop(given, one) for one in path))
+            return Gesture("drag", _stop(given, path[0]), _stop(given, path[1]))
         case "scroll":
             point = given.pixels()
             amount = given.number("scroll_x"), given.number("scroll_y")
