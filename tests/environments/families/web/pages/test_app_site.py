@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from palaestra.core.task import TaskSet
+from palaestra.core.task import Split, TaskSet
 from palaestra.environments.families.apps.composing.gate import judged
 from palaestra.environments.families.apps.composing.goal import MAIN, Steps
 from palaestra.environments.families.apps.drawing import Drawn, drawn
@@ -53,7 +53,7 @@ class OnPages:
 @pytest.mark.parametrize("setting", ["", "life", "office"])
 def test_a_reference_that_is_followed_on_the_pages_solves_its_task(setting: str) -> None:
     rng = random.Random(setting)
-    for task in TaskSet("apps/easy").take("train", 12):
+    for task in TaskSet("apps/easy").take(Split.TRAIN, 12):
         made = drawn("medium", "", task.seed, SETTINGS[setting]() if setting else None)
         both = OnPages(made, Look.drawn(rng, LANGUAGES))
         answer = both.make(made.task.steps())
@@ -64,7 +64,7 @@ def test_a_reference_that_is_followed_on_the_pages_solves_its_task(setting: str)
 
 
 def test_a_reference_is_followed_on_the_pages_of_apps_that_nobody_wrote() -> None:
-    for task in TaskSet("apps/easy-new").take("test", 12):
+    for task in TaskSet("apps/easy-new").take(Split.TEST, 12):
         made = drawn("medium", "new", task.seed)
         both = OnPages(made, LOOK)
         answer = both.make(made.task.steps())

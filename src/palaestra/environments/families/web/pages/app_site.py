@@ -142,12 +142,7 @@ class AppSite:
         rows = next((v for v in reply.body.values() if isinstance(v, list)), None)
         if rows is None:
             return self._rendered("row.html", title, row=_plain(reply.body), actions=(), **done)
-        shown = [
-            (self._link(entity[0], row), self._cells(entity[1], row))
-            if entity
-            else ("", _plain(row))
-            for row in rows
-        ]
+        shown = [self._listed(*entity, row) if entity else _plain(row) for row in rows]
         question = self._question(api, query)
         return self._rendered(
             "rows.html", title, rows=shown, pages=_pages(api, query, reply.body), **question, **done
@@ -245,6 +240,14 @@ class AppSite:
     def _link(self, entity: str, row: Mapping[str, Any]) -> str:
         show = f"show_{entity}"
         return f"/{show}?{urlencode({f'{entity}_id': row['id']})}" if show in self._apis else ""
+
+    def _listed(self, name: str, entity: Entity, row: Mapping[str, Any]) -> dict[str, Cell]:
+        """Return a row of a list: its number and what it is found by link to its page."""
+        cells, link = self._cells(entity, row), self._link(name, row)
+        for key in ("id", *entity.search[:1]):
+            if key in row:
+                cells[human(key)] = Cell(cells[human(key)].text, link)
+        return cells
 
     def _cells(self, entity: Entity, row: Mapping[str, Any]) -> dict[str, Cell]:
         return {

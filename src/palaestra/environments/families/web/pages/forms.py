@@ -86,13 +86,14 @@ def asked(parameters: Mapping[str, Any], sent: Mapping[str, str]) -> dict[str, A
 def changed(parameters: Mapping[str, Any], sent: Mapping[str, str]) -> dict[str, Any]:
     """Return the arguments of a form that changes something.
 
-    A text that is left empty is empty; another field that is left empty is left out. A text that
-    is not the number that an argument wants stays a text, which the service refuses.
+    A text that is left empty is empty, unless it has another default; another field that is left
+    empty is left out. A text that is not the number that an argument wants stays a text, which the
+    service refuses.
     """
     found: dict[str, Any] = {}
     for name, schema in parameters["properties"].items():
         kind, text = schema.get("type"), sent.get(name, "")
-        plain = kind == "string" and "enum" not in schema
+        plain = kind == "string" and "enum" not in schema and not schema.get("default")
         if kind in ("boolean", "array") or text or plain:
             found[name] = _value(schema, text)
     return found
