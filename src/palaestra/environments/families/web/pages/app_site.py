@@ -12,7 +12,7 @@ signed in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -276,6 +276,12 @@ class AppSite:
         if key is not None and (link := self._link(key.removesuffix("_id"), {"id": sent[key]})):
             return f"{link}&done=1"
         return "/?done=1"
+
+
+def portal(look: Look, apps: Sequence[App]) -> Page:
+    """Return a page with a link to the site of each app."""
+    html = _templates().get_template("portal.html").render(look=look, words=look.words, apps=apps)
+    return Page(FOUND, html)
 
 
 def subject_of(app: App, api: Api) -> str | None:
