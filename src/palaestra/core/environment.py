@@ -90,6 +90,7 @@ class Capability(StrEnum):
     ORACLE = "oracle"  # a reference solution from the present state
     ADMISSIBLE = "admissible"  # the actions that make sense now
     PICTURE = "picture"  # what the agent sees now, as an image
+    ELEMENTS = "elements"  # what the agent sees now, as elements; its actions are gestures
     ANSWER = "answer"  # the right answer is known: the one action that solves the task
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from palaestra.core.element import Element
 from palaestra.core.environment import Action, Capability, Environment, Observation, Signals, Spec
 from palaestra.core.errors import CapabilityMissing
 from palaestra.core.tool import random_call
@@ -25,6 +26,25 @@ class Pictured(Protocol):
 
     def caption(self) -> str:
         """Return what the first observation says that no picture shows, such as the goal."""
+        return ""
+
+
+@runtime_checkable
+class Elemental(Protocol):
+    """An environment that can declare `elements`; its actions are gestures (`core.gesture`)."""
+
+    def elements(self) -> Sequence[Element]:
+        """Return what the agent sees now, in document order, a parent before its children.
+
+        Equal states give equal elements, and an element keeps its id within an episode.
+        """
+        ...
+
+    def caption(self) -> str:
+        """Return what the present observation says that no element shows.
+
+        At first this is the goal, later what came of the last gesture.
+        """
         return ""
 
 
@@ -95,9 +115,16 @@ def picture_of(environment: Environment) -> bytes:
     environment._undeclared(Capability.PICTURE)
 
 
+def elements_of(environment: Environment) -> tuple[Element, ...]:
+    """Return what the agent sees now as elements; raises CapabilityMissing if undeclared."""
+    if isinstance(environment, Elemental) and Capability.ELEMENTS in environment.spec.capabilities:
+        return tuple(environment.elements())
+    environment._undeclared(Capability.ELEMENTS)
+
+
 def caption_of(environment: Environment) -> str:
-    """Return the text beside the first picture where pictures take the place of text."""
-    return environment.caption() if isinstance(environment, Pictured) else ""
+    """Return the text beside pictures or elements that take the place of text."""
+    return environment.caption() if isinstance(environment, Pictured | Elemental) else ""
 
 
 def answer_of(environment: Environment) -> Action:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from palaestra.core.environment import Action
 from palaestra.core.errors import InputError
 from palaestra.core.gesture import USES, Gesture, Id, Kind, Target
-from palaestra.core.gestures.gesture_line import read_target, write_target
+from palaestra.core.gestures.gesture_line import read_line, read_target, write_target
 from palaestra.core.message import ToolCall
 from palaestra.core.tool import NotACall, Tool, checked
 
@@ -109,6 +110,15 @@ def call_of(gesture: Gesture) -> ToolCall:
     if gesture.enter:
         arguments["enter"] = True
     return ToolCall(gesture.kind.replace(" ", "_"), arguments)
+
+
+def gesture_in(action: Action) -> Gesture:
+    """Return the gesture that an action is: a call of its tool, or its line.
+
+    Raises:
+        InputError: it is neither.
+    """
+    return read_line(action.text) if action.call is None else gesture_of(action.call)
 
 
 def gesture_of(call: ToolCall) -> Gesture:
