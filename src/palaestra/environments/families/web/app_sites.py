@@ -40,7 +40,10 @@ class AppSites:
 
     def respond(self, method: str, url: str, body: str = "") -> Page | None:
         """Answer a request; None: no site has that host."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # it is no address at all
+            return None
         if parts.netloc == START:
             return portal(self.look, [site.app for site in self.by_host.values()])
         site = self.by_host.get(parts.netloc)

@@ -74,7 +74,8 @@ class Walk:
         """Open a page by the form that asks for its rows, if that has a field for each wish."""
         page, _, query = url.partition("?")
         wanted = dict(parse_qsl(query))
-        if not wanted or not self._click(page):
+        there = self.url.partition("?")[0] == page
+        if not wanted or not (there or self._click(page)):
             return False
         form = self._form("get")
         if form is None or not wanted.keys() <= form.fields.keys():
