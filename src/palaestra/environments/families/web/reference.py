@@ -17,6 +17,9 @@ from palaestra.environments.families.web.app_sites import AppSites, host_of
 from palaestra.environments.families.web.pages.following import Fill, Open, steps_of
 from palaestra.environments.families.web.pages.page_reader import PageField, PageForm, PageReader
 
+CALLED = {"text": "field", "box": "checkbox", "choice": "combobox", "hidden": ""}
+"""What people call fields of a form."""
+
 
 class Walk:
     """Somebody who uses the sites of a copy of a world, and writes down the gestures."""
@@ -63,10 +66,11 @@ class Walk:
     def _click(self, url: str) -> bool:
         """Follow a link to a page, if there is one whose words are no other's."""
         leads = [text for text, link in self.page.links if urljoin(self.url, link) == url]
-        clear = sorted(filter(self._is_clear, leads), key=str.isdecimal)  # names before numbers
+        leads.sort(key=str.isdecimal)  # names before numbers
+        clear = [target for text in leads if (target := self._named(text, "link")) is not None]
         if not clear:
             return False
-        self.gestures.append(Gesture("click", Words(clear[0])))
+        self.gestures.append(Gesture("click", clear[0]))
         self._show(url)
         return True
 
@@ -82,7 +86,7 @@ class Walk:
             return False
         for name, text in wanted.items():
             self._put(form.fields[name], text)
-        self.gestures.append(Gesture("click", Words(form.button)))
+        self._click_button(form)
         self._show(f"{page}?{urlencode(form.sent())}")
         return True
 
@@ -102,7 +106,8 @@ class Walk:
         """Let a field hold a text, as it is sent."""
         if field.value == text:
             return
-        target = Words(field.label)
+        target = self._named(field.label, CALLED[field.kind])
+        assert target is not None
         if field.kind == "box":
             gesture = Gesture("click", target)
         elif field.kind == "choice":
@@ -116,19 +121,28 @@ class Walk:
     def _send(self) -> None:
         form = self._form("post")
         assert form is not None
-        self.gestures.append(Gesture("click", Words(form.button)))
+        self._click_button(form)
         sent = {name: text.replace("\n", "\r\n") for name, text in form.sent().items()}
         self._show(urljoin(self.url, form.action), urlencode(sent))
 
     def _form(self, method: str) -> PageForm | None:
         return next((form for form in self.page.forms if form.method == method), None)
 
-    def _is_clear(self, text: str) -> bool:
-        """Return whether words name one link, field or button of the page."""
-        names = [name for name, _ in self.page.links]
+    def _named(self, name: str, role: str) -> Words | None:
+        """Return the words for an element; None if others are called the same."""
+        there = [(link, "link") for link, _ in self.page.links]
         for form in self.page.forms:
-            names += [form.button, *(one.label for one in form.fields.values())]
-        return bool(words(text)) and sum(words(name) == words(text) for name in names) == 1
+            there.append((form.button, "button"))
+            there += [(one.label, CALLED[one.kind]) for one in form.fields.values()]
+        roles = [other for called, other in there if words(called) == words(name)]
+        if not words(name) or roles.count(role) != 1:
+            return None
+        return Words(name if len(roles) == 1 else f"{name} {role}")
+
+    def _click_button(self, form: PageForm) -> None:
+        target = self._named(form.button, "button")
+        assert target is not None
+        self.gestures.append(Gesture("click", target))
 
     def _show(self, url: str, body: str | None = None) -> None:
         page = self.sites.respond("GET" if body is None else "POST", url, body or "")
