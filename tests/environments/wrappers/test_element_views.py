@@ -187,11 +187,13 @@ def test_the_expert_solves_the_form_in_a_dialect_through_evaluate() -> None:
     assert results.success == 1.0
 
 
+@pytest.mark.slow
 def test_numbered_pictures_are_recorded_across_workers(tmp_path: Path) -> None:
     run, id = tmp_path / "run", f"{FORM}?observation=marks"
     pa.evaluate(id, model="expert", n=1, workers=1, progress=False, run=run)
     recorded = pa.Run(run)
     (episode,) = recorded.episodes(recorded.phases[0])
     first = registry.make(id).reset(episode.task)
-    assert episode.steps[0].observation == first
-    assert episode.steps[0].observation.images[0].data == first.images[0].data
+    assert episode.observation == first
+    assert episode.observation is not None
+    assert episode.observation.images[0].data == first.images[0].data
