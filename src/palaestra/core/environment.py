@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal, NoReturn, TypedDict, Unpack
 
 from palaestra.core.budget import Budget
+from palaestra.core.element import Element
 from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.message import Image, ToolCall
 from palaestra.core.task import Task, TaskSet
@@ -79,6 +80,14 @@ class Signals:
     turn: str | None = None  # who acts next; None where there is one player
     together: tuple[str, ...] = ()  # who else acts in this round, at the same time as `turn`
     privileged: tuple[float, ...] = ()  # numbers of the hidden state, see `Spec.privileged`
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What there is to see in the present state, whatever the observations of an agent hold."""
+
+    picture: Image | None = None  # None: no picture is declared
+    elements: tuple[Element, ...] = ()  # empty where none are declared
 
 
 class Capability(StrEnum):
@@ -349,6 +358,12 @@ class AsyncEnvironment(ABC):
         """Return the right answer of the task, where it is known (`Answered.answer`)."""
         raise CapabilityMissing(
             "This environment knows no answer; choose one that declares 'answer'."
+        )
+
+    async def look(self) -> Sight:
+        """Return the declared views of the present state, at any time and in trials."""
+        raise CapabilityMissing(
+            "This environment shows no picture and no elements; choose one that declares one."
         )
 
     async def snapshot(self) -> bytes:

@@ -11,8 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from palaestra.core.element import Element
-from palaestra.core.environment import Action, Capability, Environment, Observation, Signals, Spec
+from palaestra.core.environment import (
+    Action,
+    Capability,
+    Environment,
+    Observation,
+    Sight,
+    Signals,
+    Spec,
+)
 from palaestra.core.errors import CapabilityMissing
+from palaestra.core.message import Image
 from palaestra.core.tool import random_call
 
 
@@ -125,6 +134,17 @@ def elements_of(environment: Environment) -> tuple[Element, ...]:
 def caption_of(environment: Environment) -> str:
     """Return the text beside pictures or elements that take the place of text."""
     return environment.caption() if isinstance(environment, Pictured | Elemental) else ""
+
+
+def sight_of(environment: Environment) -> Sight:
+    """Return the declared views of the present state; raises CapabilityMissing without any."""
+    has = environment.spec.capabilities
+    if Capability.PICTURE not in has and Capability.ELEMENTS not in has:
+        environment._undeclared(Capability.ELEMENTS)
+    return Sight(
+        Image.of(picture_of(environment)) if Capability.PICTURE in has else None,
+        elements_of(environment) if Capability.ELEMENTS in has else (),
+    )
 
 
 def answer_of(environment: Environment) -> Action:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.gesture import Gesture, Id, Mark, Point, Target
-from palaestra.core.gestures.dialect_parts import NOTCH, PAGES
+from palaestra.core.gestures.dialect_reading import NOTCH, PAGES
 from palaestra.core.gestures.dialects import DIALECTS, Dialect, dialect, read_single
 from palaestra.core.gestures.gesture_line import read_line
 from tests.core.gestures.gestures_drawn import CHORDS, EVERY

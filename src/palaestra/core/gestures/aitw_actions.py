@@ -11,13 +11,8 @@ import math
 from typing import Any
 
 from palaestra.core.gesture import Gesture, Point, Target
-from palaestra.core.gestures.dialect_parts import (
-    Arguments,
-    cannot,
-    json_arguments,
-    json_text,
-    unread,
-)
+from palaestra.core.gestures.dialect_reading import Arguments, json_arguments, unread
+from palaestra.core.gestures.dialect_writing import cannot, json_text
 
 NAME = "AITW"
 FORMS = (

@@ -10,16 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from palaestra.core.gesture import Gesture, Kind, Mark, Target
-from palaestra.core.gestures.dialect_parts import (
-    PAGES,
-    Arguments,
-    cannot,
-    json_arguments,
-    json_text,
-    page_direction,
-    unread,
-    whole_pixels,
-)
+from palaestra.core.gestures.dialect_reading import PAGES, Arguments, json_arguments, unread
+from palaestra.core.gestures.dialect_writing import cannot, json_text, page_direction, whole_pixels
 
 NAME = "AndroidWorld"
 FORMS = (

@@ -9,17 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from palaestra.core.gesture import Gesture, Kind, Point, Target
-from palaestra.core.gestures.dialect_parts import (
+from palaestra.core.gestures.dialect_reading import (
     NOTCH,
     PAGES,
     Arguments,
-    cannot,
     json_arguments,
+    type_of,
+    unread,
+)
+from palaestra.core.gestures.dialect_writing import (
+    cannot,
     json_text,
     notches,
     plainly_typed,
-    type_of,
-    unread,
     whole_pixels,
 )
 from palaestra.core.gestures.key_names import keys_called, split_keys

@@ -7,16 +7,14 @@ the answer that its benchmarks score, so it is read as one.
 from __future__ import annotations
 
 from palaestra.core.gesture import Gesture, Id, Kind, Point, Target
-from palaestra.core.gestures.dialect_parts import (
+from palaestra.core.gestures.dialect_reading import (
     Arguments,
     arguments_of,
-    called,
-    cannot,
-    plainly_typed,
     python_calls,
     type_of,
     unread,
 )
+from palaestra.core.gestures.dialect_writing import called, cannot, plainly_typed
 from palaestra.core.gestures.key_names import keys_called, split_keys
 
 NAME = "BrowserGym"

@@ -226,7 +226,7 @@ class _Tokens:
             raise _Wrong(
                 f"it begins with none of {', '.join(EXAMPLES)}; write one like: click [12]"
             )
-        return word  # type: ignore[return-value]
+        return word
 
     def take(self, kind: str) -> str | None:
         """Take the next token if it is of that kind; None otherwise."""

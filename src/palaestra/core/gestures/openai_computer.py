@@ -7,16 +7,8 @@ read as the two seconds of the guide's example. A screenshot is a wait of no len
 from __future__ import annotations
 
 from palaestra.core.gesture import Gesture, Kind, Point
-from palaestra.core.gestures.dialect_parts import (
-    Arguments,
-    cannot,
-    json_arguments,
-    json_text,
-    plainly_typed,
-    type_of,
-    unread,
-    whole_pixels,
-)
+from palaestra.core.gestures.dialect_reading import Arguments, json_arguments, type_of, unread
+from palaestra.core.gestures.dialect_writing import cannot, json_text, plainly_typed, whole_pixels
 from palaestra.core.gestures.key_names import keys_called, split_keys
 
 NAME = "OpenAI's computer tool"
@@ -63,7 +55,7 @@ def _read(kind: str, given: Arguments) -> Gesture:
             path = given.left.pop("path", None)
             if not isinstance(path, list) or len(path) != 2:
                 given.wrong("'path' is not its start and its end; a gesture drags straight")
-            return Gesture("drag", *(_stop(given, one) for one in path))
+            return Gesture("drag", _stop(given, path[0]), _stop(given, path[1]))
         case "scroll":
             point = given.pixels()
             amount = given.number("scroll_x"), given.number("scroll_y")

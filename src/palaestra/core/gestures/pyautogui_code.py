@@ -6,17 +6,19 @@ Sources: https://pyautogui.readthedocs.io; Xie et al. 2024 (OSWorld). Code is pa
 from __future__ import annotations
 
 from palaestra.core.gesture import Gesture, Kind, Point
-from palaestra.core.gestures.dialect_parts import (
+from palaestra.core.gestures.dialect_reading import (
     NOTCH,
     Arguments,
     arguments_of,
+    python_calls,
+    type_of,
+    unread,
+)
+from palaestra.core.gestures.dialect_writing import (
     called,
     cannot,
     notches,
     plainly_typed,
-    python_calls,
-    type_of,
-    unread,
     whole_pixels,
 )
 from palaestra.core.gestures.key_names import keys_called, split_keys

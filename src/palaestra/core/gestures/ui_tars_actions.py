@@ -9,18 +9,15 @@ from __future__ import annotations
 import re
 
 from palaestra.core.gesture import Gesture, Kind, Point, Target
-from palaestra.core.gestures.dialect_parts import (
+from palaestra.core.gestures.dialect_reading import (
     PAGES,
     Arguments,
     arguments_of,
-    called,
-    cannot,
-    page_direction,
-    plainly_typed,
     python_calls,
     type_of,
     unread,
 )
+from palaestra.core.gestures.dialect_writing import called, cannot, page_direction, plainly_typed
 from palaestra.core.gestures.key_names import keys_called, split_keys
 from palaestra.core.gestures.pyautogui_code import key_name
 

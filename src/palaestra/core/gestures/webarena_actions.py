@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from palaestra.core.gesture import Gesture, Id, Target
-from palaestra.core.gestures.dialect_parts import PAGES, cannot, page_direction, unread
+from palaestra.core.gestures.dialect_reading import PAGES, unread
+from palaestra.core.gestures.dialect_writing import cannot, page_direction
 from palaestra.core.gestures.key_names import keys_called, split_keys
 
 NAME = "WebArena"

@@ -1,29 +1,26 @@
-"""What the readers and writers of several dialects share.
-
-Writers round points to what their dialect can hold (whole pixels, thousandths of the width); all
-else that a dialect cannot say exactly is refused.
-"""
+"""How the readers of dialects take actions apart, each argument once and of a checked type."""
 
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from palaestra.core.errors import InputError
-from palaestra.core.gesture import Gesture, Point, Target
-from palaestra.core.gestures.gesture_line import number_text, write_line
+from palaestra.core.gesture import Gesture, Point
 from palaestra.core.strict_json import parsed
 
 NOTCH = 100.0
-"""Pixels that one notch of a mouse wheel scrolls, as browsers count it."""
+"""Pixels that one notch of a mouse wheel scrolls: a convention, as systems do not say how many."""
 
-
-def cannot(dialect: str, gesture: Gesture, instead: str) -> NoReturn:
-    """Raise the InputError of a gesture that a dialect cannot say."""
-    raise InputError(f"{dialect} cannot say `{write_line(gesture)}`: {instead}.")
+PAGES: dict[str, tuple[float, float]] = {
+    "up": (0.0, -1.0),
+    "down": (0.0, 1.0),
+    "left": (-1.0, 0.0),
+    "right": (1.0, 0.0),
+}
+"""Amounts of scrolling by one page in each direction."""
 
 
 def unread(dialect: str, text: str, why: str) -> NoReturn:
@@ -33,57 +30,9 @@ def unread(dialect: str, text: str, why: str) -> NoReturn:
     raise InputError(f"'{shown}' is no action of {dialect}: {why}.")
 
 
-def whole_pixels(dialect: str, gesture: Gesture, target: Target | None) -> tuple[int, int]:
-    """Return a point in whole pixels; raises if the target is none."""
-    if not isinstance(target, Point) or target.unit != "pixels":
-        cannot(dialect, gesture, "its targets are points in pixels")
-    return round(target.x), round(target.y)
-
-
-def typed(gesture: Gesture) -> str:
-    """Return the text of `type`, in which a line's end at the end is Enter."""
-    return gesture.text + "\n" * gesture.enter
-
-
 def type_of(text: str) -> Gesture:
     """Return the gesture that types a text, in which a line's end at the end is Enter."""
     return Gesture("type", text=text.removesuffix("\n"), enter=text.endswith("\n"))
-
-
-def plainly_typed(dialect: str, gesture: Gesture) -> str:
-    """Return the text of a `type` without target and clearing; raises for another."""
-    if gesture.target is not None:
-        cannot(dialect, gesture, "it types where the focus is; click the field first")
-    if gesture.clear:
-        cannot(dialect, gesture, "it does not empty fields; press 'Control+a' first")
-    if gesture.text.endswith("\n") and not gesture.enter:
-        cannot(dialect, gesture, "its text would press Enter at the end; add `enter`")
-    return typed(gesture)
-
-
-def notches(dialect: str, gesture: Gesture) -> tuple[int, int]:
-    """Return the scrolled amount in whole notches of the wheel, to the right and down."""
-    right, down = gesture.amount
-    if gesture.unit != "pixels" or right % NOTCH or down % NOTCH:
-        cannot(dialect, gesture, f"it scrolls by notches of {NOTCH:.0f} pixels each")
-    return round(right / NOTCH), round(down / NOTCH)
-
-
-def page_direction(dialect: str, gesture: Gesture) -> str:
-    """Return "up", "down", "left" or "right" of a scroll by one page; raises for another."""
-    found = {pages: name for name, pages in PAGES.items()}.get(gesture.amount)
-    if gesture.unit != "pages" or found is None:
-        cannot(dialect, gesture, "it scrolls by one page in one direction")
-    return found
-
-
-PAGES: dict[str, tuple[float, float]] = {
-    "up": (0.0, -1.0),
-    "down": (0.0, 1.0),
-    "left": (-1.0, 0.0),
-    "right": (1.0, 0.0),
-}
-"""Amounts of scrolling by one page in each direction."""
 
 
 _REQUIRED: Any = object()
@@ -100,7 +49,7 @@ class Arguments:
 
     def string(self, name: str, default: str = _REQUIRED) -> str:
         """Take a text."""
-        return self._taken(name, default, str, "a text")
+        return str(self._taken(name, default, str, "a text"))
 
     def number(self, name: str, default: float = _REQUIRED) -> float:
         """Take a number."""
@@ -108,7 +57,7 @@ class Arguments:
 
     def flag(self, name: str) -> bool:
         """Take true or false; false if it is left out."""
-        return self._taken(name, False, bool, "true or false")
+        return bool(self._taken(name, False, bool, "true or false"))
 
     def strings(self, name: str) -> list[str]:
         """Take a list of texts, or one text as a list."""
@@ -225,17 +174,6 @@ def arguments_of(dialect: str, text: str, call: Call, order: str = "") -> Argume
     return Arguments(dialect, text, {**given, **call.named})
 
 
-def called(name: str, *positional: object, **named: object) -> str:
-    """Return a call in Python's syntax; whole numbers have no dot."""
-    parts = [_plain(value) for value in positional]
-    parts += [f"{key}={_plain(value)}" for key, value in named.items()]
-    return f"{name}({', '.join(parts)})"
-
-
-def _plain(value: object) -> str:
-    return number_text(value) if isinstance(value, float) else repr(value)
-
-
 def json_arguments(dialect: str, text: str) -> Arguments:
     """Return the members of the JSON object that a text is; raises InputError if it is none."""
     try:
@@ -245,8 +183,3 @@ def json_arguments(dialect: str, text: str) -> Arguments:
     if not isinstance(found, dict):
         unread(dialect, text, "it is no JSON object")
     return Arguments(dialect, text, found)
-
-
-def json_text(action: Mapping[str, Any]) -> str:
-    """Return an action as JSON text."""
-    return json.dumps(action, ensure_ascii=False)
