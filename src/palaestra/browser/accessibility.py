@@ -84,7 +84,7 @@ def _walk(
 ) -> Iterator[tuple[Parameters, int | None]]:
     """Yield the nodes that count, in document order, each with the node of its parent."""
     trees = [({node["nodeId"]: node for node in nodes}, nodes[0], None)]
-    stack: list[tuple[Mapping[str, Parameters], Parameters, int | None]] = list(trees)  # type: ignore[arg-type]
+    stack: list[tuple[Mapping[str, Parameters], Parameters, int | None]] = list(trees)
     while stack:
         tree, node, parent = stack.pop()
         number = node.get("backendDOMNodeId")

@@ -129,7 +129,7 @@ class Tab:
                 found = self.evaluate(_ADVANCE % (left, frames))
             except Refusal:  # the page was left meanwhile
                 continue
-            if self.dialog is not None:
+            if found is None and self._interrupted():
                 return
             if found is None:
                 raise EnvironmentFault("crash", "the page has no clock of the task's")
