@@ -79,6 +79,14 @@ PAGES = {
           });
         </script>""",
     "/endless": "<!doctype html><title>Endless</title><button onclick='for (;;) {}'>Hang</button>",
+    "/hover": """<!doctype html><title>Hover</title><style>button:hover { color: red }</style>
+        <button onmouseover="document.querySelector('p').textContent = 'hovered'">Here</button>
+        <p role=status></p>""",
+    "/huge": """<!doctype html><title>Huge</title><body><script>
+          for (let number = 0; number < 50000; number++)
+            document.body.append(Object.assign(document.createElement("button"),
+              { textContent: number }));
+        </script>""",
     "/ways-out": """<!doctype html><title>Ways out</title><p role=status></p><script>
           const tried = async (name, what) => {
             try { await what(); return name + " got out"; } catch { return name + " refused"; }

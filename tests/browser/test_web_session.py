@@ -113,6 +113,14 @@ def test_tabs(shared: WebSession) -> None:
     assert len(opened(session, "/").tabs) == 1
 
 
+def test_the_pointer_of_an_earlier_world_hovers_over_nothing(shared: WebSession) -> None:
+    elements, picture = opened(shared, "/hover").elements(), shared.picture()
+    act(shared, "hover 'Here'")
+    assert "hovered" in texts(shared)
+    assert opened(shared, "/hover").elements() == elements
+    assert shared.picture() == picture
+
+
 def test_dialogs_are_elements_that_wait_for_an_answer(shared: WebSession) -> None:
     session = opened(shared, "/dialogs")
     act(session, "click 'Alert'")
@@ -125,6 +133,8 @@ def test_dialogs_are_elements_that_wait_for_an_answer(shared: WebSession) -> Non
     assert "confirm: false" in texts(session)
     act(session, "click 'Prompt'", "type [dialog-text] 'new' clear", "press 'Enter'")
     assert "prompt: new" in texts(session)
+    act(session, "click 'Alert'")
+    assert named(opened(session, "/"), "Home").role == "RootWebArea"
 
 
 def test_what_covers_an_element_is_named_and_nothing_is_clicked(shared: WebSession) -> None:
@@ -221,6 +231,13 @@ def test_a_session_begins_without_what_others_stored(shared: WebSession) -> None
     assert other.run(seen) == [None, ""]
     other.close()
     assert opened(session, "/").run(seen) == [None, ""]
+
+
+@pytest.mark.slow
+def test_a_page_of_fifty_thousand_elements_is_named_as_such(shared: WebSession) -> None:
+    (page,) = opened(shared, "/huge").elements()
+    assert page.name.startswith("This page has 50,005 elements, more than the 20,000 that are read")
+    act(shared, "click (20, 20)")
 
 
 @pytest.mark.slow

@@ -17,7 +17,12 @@ from palaestra.core.element_text import INTERACTIVE
 STYLES = ("overflow-x", "overflow-y", "position")
 LONG = 80  # characters of a name that is made of the words within
 _LEFT_OUT = frozenset(("InlineTextBox", "LineBreak"))
-_WHOLE = ("HTML", "BODY")  # a listener there says nothing of single elements
+_WHOLE = (
+    "#document",
+    "HTML",
+    "BODY",
+    "LABEL",
+)  # whose clicks are meant for elements within, or for a field
 _FLAGS = (
     "disabled",
     "focused",

@@ -97,17 +97,19 @@ class Connection:
 
     def _read(self, deadline: float) -> None:
         """Read at least one message."""
-        while b"\0" not in self._rest:
+        parts = [self._rest]
+        while b"\0" not in parts[-1]:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._process.reads], [], [], left)[0]:
+                self._rest = b"".join(parts)
                 raise EnvironmentFault("hang", "the browser does not answer")
             data = b""
             with contextlib.suppress(OSError, ValueError):
                 data = os.read(self._process.reads, _CHUNK)
             if not data:
                 raise self._crash()
-            self._rest += data
-        *messages, self._rest = self._rest.split(b"\0")
+            parts.append(data)
+        *messages, self._rest = b"".join(parts).split(b"\0")
         for message in messages:
             self._dispatch(json.loads(message))
 

@@ -37,6 +37,11 @@ def move(tab: Tab, point: Point, held: bool = False) -> int:
     )
 
 
+def leave(tab: Tab) -> None:
+    """Move the pointer out of the page, without waiting for it."""
+    tab.tell("Input.dispatchMouseEvent", type="mouseMoved", x=-1, y=-1)
+
+
 def press(tab: Tab, point: Point, button: str = "left", count: int = 1) -> int:
     """Send a button going down."""
     return _button(tab, "mousePressed", point, button, count)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 KEY = "palaestra clock"
 ROUNDS = 200  # of loading pages and answered requests, within one grant of time
 _ADVANCE = (
-    "(clock => clock ? clock.advance(%r, %d).then(r => [r.left, r.pending, clock.now])"
-    " : location.protocol.startsWith('http') ? null : [0, 0, 0])"
+    "(clock => clock ? clock.advance(%r, %d)"
+    ".then(r => [r.left, r.pending, clock.now, document.getElementsByTagName('*').length])"
+    " : location.protocol.startsWith('http') ? null : [0, 0, 0, 0])"
     f"(window[Symbol.for({KEY!r})])"
 )
 
@@ -44,6 +45,7 @@ class Tab:
         self.dialog: Dialog | None = None
         self.drag: Parameters | None = None  # data of a drag that the browser has begun
         self.crashed = False
+        self.count = 0  # of the elements of its page when it came to rest
         self._loading: set[str] = set()  # frames
         self._loads = 0  # how often a frame began to load
         self._held: list[int] = []  # calls that wait for the dialog
@@ -133,7 +135,7 @@ class Tab:
                 return
             if found is None:
                 raise EnvironmentFault("crash", "the page has no clock of the task's")
-            left, pending, now = found
+            left, pending, now, self.count = found
             self.session.now = max(self.session.now, now)
             frames = 0
             if pending:
