@@ -18,7 +18,7 @@ MOST = 2**20
 """Characters of a text and bytes of an `info` that need no count against the contract's limit."""
 
 
-def as_received(transition: Transition, signals: Signals) -> Transition | None:
+def as_received(transition: Any, signals: Signals) -> Transition | None:
     """Return a transition as the receiver of its JSON would read it.
 
     Returns:

@@ -28,14 +28,17 @@ class Commit:
     def __await__(self) -> Generator[asyncio.Future[None] | None, None, None]:
         if not self.over:
             self._hasten()
-            if self.over:
-                yield None  # a round of the loop, as for all who wait
-        if not self.over:
-            future = self.loop.create_future()
-            self._waiting.append(future)
-            yield from future
-        elif self._error is not None:
+            yield from self._ending()
+        if self._error is not None:
             raise self._error
+
+    def _ending(self) -> Generator[asyncio.Future[None] | None, None, None]:
+        if self.over:
+            yield None  # a round of the loop, as for all who wait
+            return
+        future = self.loop.create_future()
+        self._waiting.append(future)
+        yield from future
 
     def end(self, error: BaseException | None = None) -> None:
         """Let all who wait go on, or raise an error in each of them."""
