@@ -29,32 +29,33 @@ def as_received(transition: Any, signals: Signals) -> Transition | None:
     """
     if type(transition) is not Transition or type(transition.observation) is not Observation:
         return None
-    seen, text = transition.observation, transition.observation.text
+    given: Any = transition  # what its fields hold is not known
+    seen, text = given.observation, given.observation.text
     plain = (
         type(text) is str
         and len(text) <= MOST
         and (text.isascii() or text.encode() != b"")  # which raises if it has no encoding
         and seen.images == ()
         and seen.others == {}
-        and type(transition.reward) is float
-        and isfinite(transition.reward)
-        and type(transition.terminated) is bool
-        and type(transition.truncated) is bool
-        and type(transition.success) is bool
-        and type(transition.valid) is bool
-        and transition.rewards == {}
+        and type(given.reward) is float
+        and isfinite(given.reward)
+        and type(given.terminated) is bool
+        and type(given.truncated) is bool
+        and type(given.success) is bool
+        and type(given.valid) is bool
+        and given.rewards == {}
         and _plain(signals)
     )
-    info = _copied(transition.info) if plain else None
+    info = _copied(given.info) if plain else None
     if info is None:
         return None
     return Transition(
         Observation(text),
-        transition.reward,
-        transition.terminated,
-        transition.truncated,
-        transition.success,
-        transition.valid,
+        given.reward,
+        given.terminated,
+        given.truncated,
+        given.success,
+        given.valid,
         info,
     )
 

@@ -253,6 +253,16 @@ def test_a_host_makes_members_of_the_skills_that_it_needs() -> None:
     assert give(protocol, ("host", "conclude: 1")) == "1"
 
 
+def test_who_makes_a_member_too_late_is_told_so() -> None:
+    protocol = groups(f'{PLACES}{FILE}places = "make"')
+    give(protocol, ("host", "make: algebra"), ("host", "start one: x"))
+    assert protocol.next() == ["host", "one"]
+    give(protocol, ("host", "make: music"), ("one", "make: sums"))
+    assert protocol.groups["host"].members == ["one", "two"]
+    assert "There is no place for another one." in protocol.asked("one")
+    assert groups().refusal("make: music", "host") is not None  # where nobody can be made
+
+
 # ── laws ─────────────────────────────────────────────────────────────────────
 
 

@@ -371,6 +371,8 @@ class Groups(Protocol):
         """
         if do == CONCLUDE:
             return not group.tasks
+        if do == MAKE and not self.places.made:
+            return False
         return self._more(group) or (do == WAIT and bool(group.tasks))
 
     def _more(self, group: Group) -> bool:
@@ -417,7 +419,7 @@ class Groups(Protocol):
         """Return whether the reply of a worker forms a group."""
         within = self._assigned_in(player)
         may = within is not None and self._may_form(within)
-        return may and move.do in self._filling()
+        return may and (move.do == FIND or (move.do == MAKE and self.places.made))
 
     def _free(self) -> list[str]:
         """Return the members that are there and do nothing."""
