@@ -19,18 +19,26 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 
+from palaestra.core.element import Element
 from palaestra.core.environment import (
     Action,
     AsyncEnvironment,
     Capability,
     Environment,
     Observation,
+    Sight,
     Signals,
     Stakes,
     Transition,
 )
 from palaestra.core.errors import EnvironmentFault, InputError
-from palaestra.core.rare_capabilities import answer_of, observed_by, sample_action, signals_of
+from palaestra.core.rare_capabilities import (
+    answer_of,
+    observed_by,
+    sample_action,
+    sight_of,
+    signals_of,
+)
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.rollout.plain_steps import as_received
@@ -67,6 +75,9 @@ Stepped = tuple[Transition, Signals, tuple[Tool, ...] | None]
 Restored = tuple[Signals, tuple[Tool, ...] | None]
 """The result of a restored snapshot, with the available tools as after a reset."""
 
+Looked = tuple[Observation, tuple[Element, ...]]
+"""The views of a state: an observation that holds the picture, and the elements."""
+
 DESCRIPTION: Wire[Description] = Wire(Description)
 TASK = TypeAdapter(Task)
 ACTION = TypeAdapter(Action)
@@ -75,6 +86,7 @@ STEPPED: Wire[Stepped] = Wire(Stepped)
 ACTED: Wire[Action] = Wire(Action)
 ACTIONS: Wire[list[Action]] = Wire(list[Action])
 WORDS: Wire[list[str]] = Wire(list[str])
+LOOKED: Wire[Looked] = Wire(Looked)
 NOTHING: Wire[None] = Wire(None)
 RESTORED: Wire[Restored] = Wire(Restored)
 SAVED = BytesWire()
@@ -155,6 +167,14 @@ class GuardedEnvironment:
     def sample(self, seed: int) -> Answer[Action]:
         rng = random.Random(seed)
         return self._call("step", "sample", lambda: sample_action(self.environment, rng), ACTED)
+
+    def look(self) -> Answer[Looked]:
+        def look() -> Looked:
+            sight = sight_of(self.environment)
+            images = () if sight.picture is None else (sight.picture,)
+            return Observation("", images), sight.elements
+
+        return self._call("step", "look", look, LOOKED)
 
     def answer(self) -> Answer[Action]:
         return self._call("step", "answer", lambda: answer_of(self.environment), ACTED)
@@ -278,6 +298,9 @@ class LocalEnvironment(AsyncEnvironment):
     async def sample(self, seed: int) -> Action:
         return self._guarded.sample(seed).value
 
+    async def look(self) -> Sight:
+        return sight(self._guarded.look().value)
+
     async def answer(self) -> Action:
         return self._guarded.answer().value
 
@@ -293,6 +316,12 @@ class LocalEnvironment(AsyncEnvironment):
         if not self._closed:
             self._closed = True
             self._guarded.close()
+
+
+def sight(looked: Looked) -> Sight:
+    """Return the views of a state as `look` gives them."""
+    observation, elements = looked
+    return Sight(next(iter(observation.images), None), elements)
 
 
 def acting(signals: Signals) -> tuple[str, ...]:
