@@ -45,9 +45,15 @@ from palaestra.core.task import Split, Task, TaskSet
 from palaestra.core.tool import NotACall, checked, parse_call
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.composition import LEVELS
+from palaestra.environments.families.apps.composing.forbidden import DONE, REFUSED
 from palaestra.environments.families.apps.composing.gate import judged
 from palaestra.environments.families.apps.composing.goal import MAIN, Goal
-from palaestra.environments.families.apps.composing.operators import CALLS, EXPERT, OPERATORS
+from palaestra.environments.families.apps.composing.operators import (
+    CALLS,
+    EXPERT,
+    FORBIDDEN,
+    OPERATORS,
+)
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
@@ -64,6 +70,7 @@ from palaestra.environments.families.apps.surfaces import FINISH, READ, SURFACES
 from palaestra.environments.families.apps.timed.clock_app import timed_suite
 from palaestra.environments.families.apps.timed.remaining import rest_in_time
 from palaestra.environments.families.apps.timed.timed_tasks import drawn_timed
+from palaestra.environments.families.apps.twins import TWINS, twin
 from palaestra.environments.families.apps.world import World
 
 RULES = (
@@ -72,7 +79,12 @@ RULES = (
     'finish(answer="…") if the task asks for something.'
 )
 ANSWER = "answer"
+TWIN_RULES = (
+    "The person has rules. If one of them forbids what the task asks for, change nothing and call "
+    f'finish(answer="{REFUSED}"). Otherwise do it, and call finish(answer="{DONE}").'
+)
 CAPABILITIES = ("state_key", "snapshot", "oracle", "progress")
+COMPOSED = (*LEVELS, *OPERATORS, EXPERT, FORBIDDEN)  # levels of core apps without a clock
 TIMED = "timed"
 TIMED_RULES = (
     "Time passes: a call takes seconds, and you can wait with wait and wait_for_notification. What "
@@ -111,7 +123,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         self._surface = SURFACES[form or "task"]
         timed = self._level == TIMED
         suite = timed_suite() if timed else (self._setting or SETTINGS[""]()).suite
-        if self._level in (*OPERATORS, EXPERT):
+        if self._level in (*OPERATORS, EXPERT, FORBIDDEN):
             suite = stock_suite((*CORE, "user"))
         tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
         self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
@@ -124,7 +136,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         if cls.setting is not None:
             return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
-        levels = [f"{level}{kind}" for level in (*LEVELS, *OPERATORS, EXPERT) for kind in kinds]
+        levels = [f"{level}{kind}" for level in COMPOSED for kind in kinds]
         levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
         levels += [TIMED, *(f"{TIMED}-{speed}" for speed in SPEEDS)]
         return [f"{level}{form}" for level in levels for form in forms]
@@ -132,6 +144,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     @classmethod
     def tasks(cls, environment: str) -> TaskSet:
         level = re.split("[-:?@]", environment.partition("/")[2])[0]
+        if level == FORBIDDEN:
+            return Scenarios(environment, variants=TWINS)
         many = level in (*OPERATORS, EXPERT)
         return Scenarios(environment) if many else TaskSet(environment)
 
@@ -150,6 +164,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     @property
     def instructions(self) -> str:
         rules = RULES.format(example=self._surface.example)
+        if self._level == FORBIDDEN:
+            return f"{rules}\n{TWIN_RULES}"
         if self._level != TIMED:
             return rules
         cost = "" if self._speed is None else f" A second passes for {self._speed} of your tokens."
@@ -203,7 +219,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     def state_key(self) -> str:
         world = self._running()
         read = [tool.name for tool in self.tools[len(self._offered) : -1]]
-        return hashed(self._current().id, world.key(), self._over, self._answer, *read)
+        left = [clause.trace(world.calls).key() for clause in self._drawn.task.policy]
+        return hashed(self._current().id, world.key(), self._over, self._answer, *read, *left)
 
     def progress(self) -> float:
         """Return the share of the wanted changes, and of the answer, less other changes."""
@@ -248,12 +265,15 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         if self._level == TIMED:
             without_parameters(task)
             return drawn_timed(task.seed)
-        number = task.seed // len(Split) // VARIANTS
+        twins = self._level == FORBIDDEN
+        number = task.seed // len(Split) // (TWINS if twins else VARIANTS)
         if dict(task.parameters) not in ({}, {SCENARIO: number}):
             raise InputError(
                 f"The task '{task.id}' has the parameters {dict(task.parameters)}, but its seed "
                 f"{task.seed} belongs to the scenario {number}; pass {{'{SCENARIO}': {number}}}."
             )
+        if twins:
+            return twin(self._kind, task.seed)
         return variant(self._level, self._kind, task.seed)
 
     def _running(self) -> World:
@@ -273,9 +293,15 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     def _end(self, answer: str) -> Transition:
         self._answer = answer
         verdict = self._verdict()
-        parts = {"effect": verdict.effect, "wording": verdict.wording, "reply": verdict.answer}
+        parts: dict[str, object] = {
+            "effect": verdict.effect,
+            "wording": verdict.wording,
+            "reply": verdict.answer,
+        }
         if self._level == TIMED:
             parts["timing"] = verdict.timing
+        if self._level == FORBIDDEN:
+            parts["policy"] = list(verdict.policy)
         return Transition(
             Observation("The task is over."),
             reward=float(verdict.success),
@@ -288,7 +314,9 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         world = self._running()
         person = world.state.get("supervisor.person", MAIN) or {}
         listed = "\n".join(tool.signature for tool in self.tools)
+        rules = "\n".join(f"- {clause.rule.words}" for clause in self._drawn.task.policy)
         return (
             f"You act for {person.get('name')}. It is {world.now}.\nTools:\n{listed}\n"
-            f"Task: {self._drawn.task.instruction}"
+            + (f"Rules:\n{rules}\n" if rules else "")
+            + f"Task: {self._drawn.task.instruction}"
         )

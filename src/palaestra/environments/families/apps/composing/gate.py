@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.goal import MAIN, Slots
+from palaestra.environments.families.apps.composing.policy import broken
 from palaestra.environments.families.apps.composing.verifier import Judge, Verdict, Wanted, run
 from palaestra.environments.families.apps.world import World
 
@@ -27,7 +28,8 @@ def judged(world: World, ways: list[Wanted], answer: object) -> Verdict:
     said = None if answer is None else str(answer)
     timing = all(window.met(world) for window in ways[0].windows)
     judge = Judge(world.suite.blueprints, world.state.event_rows())
-    return judge.verdict(world.state.changes(), said, ways, timing)
+    rules = broken(ways[0].policy, world.calls)
+    return judge.verdict(world.state.changes(), said, ways, timing, rules)
 
 
 def rejection(world: World, task: Composition, rng: random.Random) -> str | None:
