@@ -9,7 +9,10 @@ mail.search_messages, for code as action; otherwise it has the few that the task
 that it does not.
 Tasks of `apps/easy-challenge` are about the calendar, about which no others are; those of
 `apps/easy-new` about two apps that nobody has seen, generated afresh for each task or scenario.
-Both exist for all of these ids and tools.
+Both exist for all of the ids here and below, and all tools.
+
+Tasks of `apps/forbidden` are twins: the person has rules, of which one forbids what is asked in one
+of them and permits it in the other (`twins.py`).
 
 In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
 change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
@@ -63,13 +66,13 @@ from palaestra.environments.families.apps.scenarios import (
     Scenarios,
     variant,
 )
-from palaestra.environments.families.apps.setting import SETTINGS, Setting
+from palaestra.environments.families.apps.setting import CHALLENGES, SETTINGS, Setting
 from palaestra.environments.families.apps.shown_changes import ShownChanges
 from palaestra.environments.families.apps.stock import CORE, stock_suite
 from palaestra.environments.families.apps.surfaces import FINISH, READ, SURFACES, tool_of
 from palaestra.environments.families.apps.timed.clock_app import timed_suite
 from palaestra.environments.families.apps.timed.remaining import rest_in_time
-from palaestra.environments.families.apps.timed.timed_tasks import drawn_timed
+from palaestra.environments.families.apps.timed.timed_tasks import challenge_suite, drawn_timed
 from palaestra.environments.families.apps.twins import TWINS, twin
 from palaestra.environments.families.apps.world import World
 
@@ -98,7 +101,7 @@ SPEEDS = (100, 30, 10, 3, 1)
 def speed_of(name: str) -> int | None:
     """Return the speed that an id's name asks for; None: sampled tokens take no time."""
     level, _, suffix = name.partition(":")[0].partition("-")
-    return int(suffix) if level == TIMED and suffix else None
+    return int(suffix) if level == TIMED and suffix.isdecimal() else None
 
 
 def parts(name: str) -> tuple[str, str, str, str]:
@@ -118,11 +121,13 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
         which, self._level, self._kind, form = parts(name)
-        self._setting = self.setting or (SETTINGS[which]() if which else None)
+        settings = CHALLENGES if self._kind == CHALLENGE else SETTINGS
+        self._setting = self.setting or (settings[which]() if which else None)
         self._speed = speed_of(name)
         self._surface = SURFACES[form or "task"]
         timed = self._level == TIMED
-        suite = timed_suite() if timed else (self._setting or SETTINGS[""]()).suite
+        slow = challenge_suite if self._kind == CHALLENGE else timed_suite
+        suite = slow() if timed else (self._setting or SETTINGS[""]()).suite
         if self._level in (*OPERATORS, EXPERT, FORBIDDEN):
             suite = stock_suite((*CORE, "user"))
         tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
@@ -137,8 +142,9 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
             return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
         levels = [f"{level}{kind}" for level in COMPOSED for kind in kinds]
-        levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
-        levels += [TIMED, *(f"{TIMED}-{speed}" for speed in SPEEDS)]
+        own = [f"{level}{kind}" for level in LEVELS for kind in kinds]
+        levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in own]
+        levels += [*(f"{TIMED}{kind}" for kind in kinds), *(f"{TIMED}-{speed}" for speed in SPEEDS)]
         return [f"{level}{form}" for level in levels for form in forms]
 
     @classmethod
@@ -151,9 +157,10 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (which, level, _, form) = super().spec_of(name), parts(name)
+        spec, (which, level, kind, form) = super().spec_of(name), parts(name)
         if level == TIMED:
             turns = 46 if form in ("discover", "code") else 32
+            turns += 14 * (kind in (CHALLENGE, NEW))  # of goals that have several calls
             return replace(spec, typical_turns=turns, token_time=speed_of(name) is not None)
         each, first = (12, 4) if form in ("discover", "code") else (6, 2)
         if which or cls.setting is not None:
@@ -179,7 +186,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
 
     def _begin(self, task: Task) -> Observation:
         """Open the task's world; raises InputError for a task with other parameters."""
-        made = self._made(task)
+        made = self.draw(task)
         self.close()
         self._drawn = made
         self._world, self._answer = self._drawn.open(), None
@@ -255,16 +262,14 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         plan.append(ToolCall(FINISH.name, {} if answer is None else {ANSWER: answer}))
         return [Action(str(call), call) for call in plan]
 
-    # ── details ──────────────────────────────────────────────────────────────
-
-    def _made(self, task: Task) -> Drawn:
-        """Draw what a task consists of."""
+    def draw(self, task: Task) -> Drawn:
+        """Draw what a task consists of; raises InputError for one with other parameters."""
         if self._level in LEVELS:
             without_parameters(task)
             return drawn(self._level, self._kind, task.seed, self._setting)
         if self._level == TIMED:
             without_parameters(task)
-            return drawn_timed(task.seed)
+            return drawn_timed(task.seed, "" if self._speed else self._kind)
         twins = self._level == FORBIDDEN
         number = task.seed // len(Split) // (TWINS if twins else VARIANTS)
         if dict(task.parameters) not in ({}, {SCENARIO: number}):
@@ -275,6 +280,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         if twins:
             return twin(self._kind, task.seed)
         return variant(self._level, self._kind, task.seed)
+
+    # ── details ──────────────────────────────────────────────────────────────
 
     def _running(self) -> World:
         self._current()

@@ -224,16 +224,18 @@ def kept(deed: Deed, rng: random.Random) -> Twins | None:
         others = [choice for choice in choices if choice != value]
         if not others:
             return None
-        made = [
+        forbids, permits = (
             clause(partial(_equal, one), f"'{one}'" if isinstance(one, str) else str(one).lower())
             for one in (value, rng.choice(others))
-        ]
+        )
     else:
         bounds = _bounds(value, kind, rng)
         if bounds is None:
             return None
-        made = [clause(partial(_above, one), f"{ORDERED[kind]} {written(one)}") for one in bounds]
-    return Twins("kept", *made, reads=True)
+        forbids, permits = (
+            clause(partial(_above, one), f"{ORDERED[kind]} {written(one)}") for one in bounds
+        )
+    return Twins("kept", forbids, permits, reads=True)
 
 
 def consent(deed: Deed, rng: random.Random) -> Twins | None:
