@@ -154,8 +154,8 @@ def audit(id: str, made: Drawn, rows: Sequence[Row], rng: random.Random, shown: 
         right = list(right_solutions(world, made.task, rng))
         for solution in rng.sample(right, min(RIGHT, len(right))):
             verdict = judgement(world, made, solution)
-            if not verdict.timing:
-                continue  # it takes longer than the reference: too late, so not right
+            if not verdict.timing or verdict.policy:
+                continue  # it takes too long, or breaks a rule on its way: not right
             accepted = verdict.success
             if not accepted:
                 print(f"REJECTED {id} {made.task.instruction!r}: {solution}")

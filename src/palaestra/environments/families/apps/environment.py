@@ -14,6 +14,9 @@ Both exist for all of the ids here and below, and all tools.
 Tasks of `apps/forbidden` are twins: the person has rules, of which one forbids what is asked in one
 of them and permits it in the other (`twins.py`).
 
+Tasks of the same number of `apps/goal`, `apps/goal-chain`, `-branch`, `-hidden`, `-ask` and
+`-forbidden` have the same goal, alone and through an operator (`one_goal.py`).
+
 In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
 change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
 time, too: a second for 30 of them. It exists for 100, 30, 10, 3 and 1.
@@ -37,7 +40,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -60,6 +63,7 @@ from palaestra.environments.families.apps.composing.operators import (
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
+from palaestra.environments.families.apps.one_goal import GOAL, THROUGH, one_goal
 from palaestra.environments.families.apps.scenarios import (
     SCENARIO,
     VARIANTS,
@@ -128,7 +132,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         timed = self._level == TIMED
         slow = challenge_suite if self._kind == CHALLENGE else timed_suite
         suite = slow() if timed else (self._setting or SETTINGS[""]()).suite
-        if self._level in (*OPERATORS, EXPERT, FORBIDDEN):
+        if self._level in (*OPERATORS, EXPERT, FORBIDDEN, GOAL):
             suite = stock_suite((*CORE, "user"))
         tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
         self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
@@ -142,6 +146,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
             return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
         levels = [f"{level}{kind}" for level in COMPOSED for kind in kinds]
+        levels += [GOAL, *(f"{GOAL}-{way}" for way in THROUGH)]
         own = [f"{level}{kind}" for level in LEVELS for kind in kinds]
         levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in own]
         levels += [*(f"{TIMED}{kind}" for kind in kinds), *(f"{TIMED}-{speed}" for speed in SPEEDS)]
@@ -154,6 +159,19 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
             return Scenarios(environment, variants=TWINS)
         many = level in (*OPERATORS, EXPERT)
         return Scenarios(environment) if many else TaskSet(environment)
+
+    @classmethod
+    def factors(cls, name: str) -> Mapping[str, Sequence[str]]:
+        """Return other tools for the same tasks, other speeds, and operators over the same goal."""
+        head, _, form = name.partition(":")
+        of = f":{form}" if form else ""
+        forms = ("", *(f":{other}" for other in SURFACES if other != "task"))
+        found = {"tools": [f"{head}{other}" for other in forms if other != of]}
+        if head == GOAL:
+            found["operator"] = [f"{GOAL}-{way}{of}" for way in THROUGH]
+        if head == TIMED:
+            found["speed"] = [f"{TIMED}-{speed}{of}" for speed in SPEEDS]
+        return found
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
@@ -171,7 +189,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     @property
     def instructions(self) -> str:
         rules = RULES.format(example=self._surface.example)
-        if self._level == FORBIDDEN:
+        if FORBIDDEN in (self._level, self._kind):
             return f"{rules}\n{TWIN_RULES}"
         if self._level != TIMED:
             return rules
@@ -267,6 +285,9 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         if self._level in LEVELS:
             without_parameters(task)
             return drawn(self._level, self._kind, task.seed, self._setting)
+        if self._level == GOAL:
+            without_parameters(task)
+            return one_goal(self._kind, task.seed)
         if self._level == TIMED:
             without_parameters(task)
             return drawn_timed(task.seed, "" if self._speed else self._kind)
@@ -307,7 +328,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         }
         if self._level == TIMED:
             parts["timing"] = verdict.timing
-        if self._level == FORBIDDEN:
+        if self._drawn.task.policy:
             parts["policy"] = list(verdict.policy)
         return Transition(
             Observation("The task is over."),

@@ -20,7 +20,7 @@ from palaestra.core.task import Split, TaskSet
 from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.each import Each
-from palaestra.environments.families.apps.composing.gate import judged, near_misses, rejection
+from palaestra.environments.families.apps.composing.gate import called, judged, rejection
 from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal
 from palaestra.environments.families.apps.composing.operators import (
     CALLS,
@@ -180,15 +180,8 @@ class _Task:
         with closing(World(self.suite, planted, START)) as world:
             if rejection(world, task, self.rng) is not None:
                 return None
-            return Drawn(self.suite, planted, task, task.ways(world), self._needed(world, task))
-
-    def _needed(self, world: World, task: Composition) -> tuple[str, ...]:
-        """Return the APIs that are called by the reference, or on the other branch."""
-        calls = list(task.reference(world)[0].calls)
-        for number, slots in near_misses(world, task, self.rng):
-            with closing(world.fork()) as fork:
-                calls += run(task.steps(number, slots), fork, MAIN).calls
-        return tuple(dict.fromkeys(call.api for call in calls))
+            ways, needed = task.ways(world), dict.fromkeys(called(world, task, self.rng))
+            return Drawn(self.suite, planted, task, ways, tuple(needed))
 
     def _independent(self, task: Composition) -> bool:
         """Return whether the goals can be reached in their order, and mean the same in another."""

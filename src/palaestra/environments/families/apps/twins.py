@@ -14,10 +14,9 @@ from palaestra.core.errors import EnvironmentFault
 from palaestra.core.task import Split
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.forbidden import twin_of
-from palaestra.environments.families.apps.composing.gate import near_misses, rejection
-from palaestra.environments.families.apps.composing.goal import MAIN, Goal
+from palaestra.environments.families.apps.composing.gate import called, rejection
+from palaestra.environments.families.apps.composing.goal import Goal
 from palaestra.environments.families.apps.composing.operators import FORBIDDEN
-from palaestra.environments.families.apps.composing.verifier import run
 from palaestra.environments.families.apps.drawing import TRIES, Drawn
 from palaestra.environments.families.apps.population import START
 from palaestra.environments.families.apps.scenarios import structures_of, suite_of, template_of
@@ -55,8 +54,8 @@ def pair(kind: str, number: int, split: int) -> tuple[Drawn, ...]:
         worlds = [World(suite, task.planted(template), START) for task in tasks]
         pairs = list(zip(worlds, tasks, strict=True))
         if all(rejection(world, task, rng) is None for world, task in pairs):
-            called = [api for world, task in pairs for api in _called(world, task)]
-            needed = tuple(dict.fromkeys(called))
+            apis = [api for world, task in pairs for api in called(world, task, rng)]
+            needed = tuple(dict.fromkeys(apis))
             made = [
                 Drawn(suite, task.planted(template), task, task.ways(world), needed)
                 for world, task in pairs
@@ -65,12 +64,3 @@ def pair(kind: str, number: int, split: int) -> tuple[Drawn, ...]:
         for world in worlds:
             world.close()
     raise EnvironmentFault("reset", f"no twins passed the gate for the seed {seed}")
-
-
-def _called(world: World, task: Composition) -> list[str]:
-    """Return the APIs that the reference and the near misses call, so that tools tell nothing."""
-    calls = list(task.reference(world)[0].calls)
-    for number, slots in near_misses(world, task, random.Random(0)):
-        with closing(world.fork()) as fork:
-            calls += run(task.steps(number, slots), fork, MAIN).calls
-    return [call.api for call in calls]

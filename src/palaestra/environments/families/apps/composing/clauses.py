@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from palaestra.environments.families.apps.composing.api_graph import ApiGraph
 from palaestra.environments.families.apps.composing.crud_atoms import EntityAtom
+from palaestra.environments.families.apps.composing.given_goal import GivenGoal
 from palaestra.environments.families.apps.composing.goal import (
     MAIN,
     Call,
@@ -44,7 +45,9 @@ REPLY = "mail.reply_message"  # its recipient is the sender of the message
 TO_PEOPLE = {"mail": "write to", "bank": "send money to", "calendar": "invite"}
 PHRASES = {
     "pay": "send money",
+    "pay address": "send money",
     "write": "send a mail",
+    "tell": "send a mail",
     "reply": "answer a mail",
     "invite": "invite somebody",
 }
@@ -77,10 +80,12 @@ class Deed:
     @property
     def phrase(self) -> str:
         """What is done, in words: "delete a contact"."""
-        name = self.goal.atom.name
-        if isinstance(self.goal.atom, EntityAtom):
-            return f"{name} {_with_article(self.noun)}"
-        return PHRASES[name]
+        atom = self.goal.atom
+        if isinstance(atom, GivenGoal):
+            atom = atom.goal.atom
+        if isinstance(atom, EntityAtom):
+            return f"{atom.name} {_with_article(self.noun)}"
+        return PHRASES[atom.name]
 
     @property
     def graph(self) -> ApiGraph:
@@ -146,7 +151,8 @@ def limit(deed: Deed, rng: random.Random) -> Twins | None:
         mark = Mark(IT, frozenset(apis), name, above=bound)
         return Clause(Rule("limit", words, NEVER), (mark,))
 
-    return Twins("limit", *map(clause, bounds))
+    below, most = bounds
+    return Twins("limit", clause(below), clause(most))
 
 
 def relation(deed: Deed, rng: random.Random) -> Twins | None:

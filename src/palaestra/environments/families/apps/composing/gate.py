@@ -79,6 +79,16 @@ def near_misses(world: World, task: Composition, rng: random.Random) -> Iterator
             yield number, slots
 
 
+def called(world: World, task: Composition, rng: random.Random) -> list[str]:
+    """Return the APIs that the reference and the near misses call: such tools tell nothing."""
+    calls = list(task.reference(world)[0].calls)
+    for number, slots in near_misses(world, task, rng):
+        fork = world.fork()
+        calls += run(task.steps(number, slots), fork, MAIN).calls
+        fork.close()
+    return [call.api for call in calls]
+
+
 def _after(
     world: World,
     task: Composition,

@@ -73,7 +73,8 @@ def _apps_of(seed: int, kind: str) -> tuple[Suite, Template, Sequence[Atom]]:
         known = [stock_app(name) for name in ("contacts", "mail", "supervisor")]
         new = new_apps(seed)
         suite, unseen = Suite.of([*known, *new]), {app.name for app in new}
-        template, made = populate(suite, "small", seed), tuple(crud_atoms(suite, ids=False))
+        template = populate(suite, "small", seed)
+        made: tuple[Atom, ...] = tuple(crud_atoms(suite, ids=False))
         slow = slow_suite(suite.apps.values())
     else:
         suite, made, unseen = life().suite, life().atoms, {*life().suite.apps} - {*CORE}
