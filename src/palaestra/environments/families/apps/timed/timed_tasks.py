@@ -49,7 +49,7 @@ def drawn_timed(seed: int, kind: str = "") -> Drawn:
     suite, template, atoms = _apps_of(seed, kind)
     untouched, atom = World(suite, template, START), rng.choice(atoms)
     for _ in range(TRIES):
-        if kind:
+        if kind:  # a world may lack what a goal needs
             atom = rng.choice(atoms)
         if (task := draw_task(atom, untouched, rng)) is None:
             continue
