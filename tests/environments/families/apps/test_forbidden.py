@@ -101,6 +101,22 @@ def test_all_kinds_of_rules_are_drawn() -> None:
     assert drawn == set(KINDS)
 
 
+def test_whom_an_answer_goes_to_is_known_from_the_message_and_the_contacts() -> None:
+    made = next(
+        made
+        for number in range(60)
+        for made in pair("", number, 1)
+        if slots_of(made)["twins"].kind == "relation"
+        if slots_of(made)["changes"] == "mail.reply_message"
+        if not slots_of(made)["permitted"]
+    )
+    with closing(made.open()) as world:
+        read = [one.api for one in made.task.reference(world)[0].calls]
+    assert sorted(read) == ["contacts.search_contacts", "mail.search_messages"]
+    assert solved(made, slots_of(made))
+    assert not solved(made, {**slots_of(made), "does": DEED})
+
+
 # ── rules ────────────────────────────────────────────────────────────────────
 
 

@@ -1,8 +1,8 @@
 """Clauses: rules of a person's policy, drawn so that one forbids a change and its twin permits it.
 
-limit      no payment above an amount; no row with a number above a bound, or a time after one
+limit      no payment above an amount; no number of a row is set above a bound, or time after one
 relation   no mail, money or invitation to people of some kind
-kept       rows of some kind may be read, and nothing else
+kept       rows of some kind are not changed, deleted, answered or the like
 consent    the person is asked first, and the change is made only after a yes
 
 Both twins have the same kind of clause about the same field. Of `consent` the clause is the same,
@@ -52,6 +52,9 @@ PHRASES = {
     "invite": "invite somebody",
 }
 NOUNS = {"bank.send_money": "payment", "calendar.invite": "invitation"}  # of verbs
+VERBS = {"update": "change", "reply": "answer", "invite": "invite anybody to"}
+"""How rules call what an API does, where it is not the first word of its name."""
+
 YES, NO = "Yes, please do that.", "No, leave it as it is."
 ASKING = "may allowed agree agreed okay ok permission ahead confirm sure shall"
 """Words of a question for the person's consent, besides those of what is to be done."""
@@ -99,7 +102,7 @@ class Twins(NamedTuple):
     forbids: Clause
     permits: Clause
     reads: bool = False  # whether what the goal reads must be read to know which
-    look: tuple[Call, ...] = ()  # what must be read besides
+    look: Call | None = None  # what must be read besides
     keywords: str = ""  # of a question that the person answers with yes or no; empty: none
 
 
@@ -147,7 +150,7 @@ def limit(deed: Deed, rng: random.Random) -> Twins | None:
 
     def clause(bound: float | str) -> Clause:
         whose = f"{_spoken(name)} of {_with_article(deed.noun)}"
-        words = f"The {whose} must not be {compared} {written(bound)}."
+        words = f"Do not set the {whose} {compared} {written(bound)}."
         mark = Mark(IT, frozenset(apis), name, above=bound)
         return Clause(Rule("limit", words, NEVER), (mark,))
 
@@ -188,7 +191,7 @@ def relation(deed: Deed, rng: random.Random) -> Twins | None:
         return Clause(Rule("relation", words, NEVER), tuple(marks))
 
     # Who answers a mail has not looked into the contacts yet.
-    look = (call("contacts.search_contacts", query=whom[0]["email"]),) if answers else ()
+    look = call("contacts.search_contacts", query=whom[0]["email"]) if answers else None
     return Twins("relation", clause(right), clause(rng.choice(others)), reads=True, look=look)
 
 
@@ -209,20 +212,20 @@ def kept(deed: Deed, rng: random.Random) -> Twins | None:
     field = rng.choice(sorted(fields))
     kind, value = fields[field].type, deed.row[field]
     rows = readable(deed.world, deed.table)
-    apis = frozenset(
-        api.full_name
+    apis = [
+        api
         for api in deed.world.suite.apis.values()
-        if api.app == deed.app and api.changes
-        if f"{noun}_id" in api.parameters["properties"]
-    )
+        if api.app == deed.app and api.changes and f"{noun}_id" in api.parameters["properties"]
+        if api.name in (f"update_{noun}", f"delete_{noun}") or not _of_rows(api.name)
+    ]
+    names = frozenset(api.full_name for api in apis)
+    *verbs, last = [VERBS.get(way := api.name.partition("_")[0], way) for api in apis]
+    doing = f"{', '.join(verbs)} or {last}" if verbs else last
 
     def clause(matches: Callable[[Any], bool], condition: str) -> Clause:
         ids = frozenset(row["id"] for row in rows if matches(row[field]))
-        words = (
-            f"An existing {noun.replace('_', ' ')} whose {_spoken(field)} is {condition} may "
-            "only be read; do nothing else with it."
-        )
-        mark = Mark(IT, apis, f"{noun}_id", ids)
+        words = f"Do not {doing} {_with_article(noun)} {condition}."
+        mark = Mark(IT, names, f"{noun}_id", ids)
         return Clause(Rule("kept", words, NEVER), (mark,))
 
     if kind in CHOSEN:
@@ -231,7 +234,7 @@ def kept(deed: Deed, rng: random.Random) -> Twins | None:
         if not others:
             return None
         forbids, permits = (
-            clause(partial(_equal, one), f"'{one}'" if isinstance(one, str) else str(one).lower())
+            clause(partial(_equal, one), _condition(field, one))
             for one in (value, rng.choice(others))
         )
     else:
@@ -239,7 +242,10 @@ def kept(deed: Deed, rng: random.Random) -> Twins | None:
         if bounds is None:
             return None
         forbids, permits = (
-            clause(partial(_above, one), f"{ORDERED[kind]} {written(one)}") for one in bounds
+            clause(
+                partial(_above, one), f"whose {_spoken(field)} is {ORDERED[kind]} {written(one)}"
+            )
+            for one in bounds
         )
     return Twins("kept", forbids, permits, reads=True)
 
@@ -281,6 +287,18 @@ def _bounds(value: Any, kind: str, rng: random.Random) -> tuple[Any, Any] | None
     steps = [max(1, int(value * share)) for share in (rng.uniform(0.1, 0.5), rng.uniform(0.1, 0.5))]
     below, most = int(value - steps[0]), value + rng.choice((0, steps[1]))
     return (below, most) if below >= 0 else None
+
+
+def _of_rows(name: str) -> bool:
+    """Return whether an API of that name makes, changes or deletes rows of an entity."""
+    return name.partition("_")[0] in ("create", "update", "delete")
+
+
+def _condition(field: str, value: str | bool) -> str:
+    """Return words for a field of few values that has one of them."""
+    if isinstance(value, bool):
+        return f"that is {'' if value else 'not '}marked as {_spoken(field)}"
+    return f"whose {_spoken(field)} is '{value}'"
 
 
 def _equal(wanted: Any, value: Any) -> bool:

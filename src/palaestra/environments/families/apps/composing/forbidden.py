@@ -98,7 +98,8 @@ class Forbidden(Atom):
             yield call("user.ask", question=f"May I {slots['phrase']}?")
         if does == REFUSAL and not twins.reads:
             return says
-        yield from twins.look
+        if twins.look is not None:
+            yield twins.look
         goal = slots["goal"]
         steps, sent = goal.atom.steps(goal.slots), None
         try:
