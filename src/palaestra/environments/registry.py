@@ -387,7 +387,8 @@ def factors(id: str) -> dict[str, list[str]]:
     cls, name = environment_class(id)
     plain = knobs.split(id)[0]
     version = found[0] if (found := VERSION.search(plain)) else ""
-    head = plain.removesuffix(version).removesuffix(name)
+    head = plain.removesuffix(version)
+    head = head.removesuffix(name) if name else f"{head}/"
     return {
         factor: [f"{head}{other}{version}{id.removeprefix(plain)}" for other in names]
         for factor, names in cls.factors(name).items()

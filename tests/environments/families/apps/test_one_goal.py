@@ -16,13 +16,15 @@ from palaestra.environments.families.apps.composing.forbidden import REFUSED
 from palaestra.environments.families.apps.environment import SPEEDS, Apps
 from palaestra.environments.families.apps.one_goal import GOAL, THROUGH, every_way
 
-SEEDS = range(3)
+SEEDS = range(4)
 PLANTED = ("mail.message", "user.fact")  # where operators write what their goals need
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("id", ["apps/goal-forbidden", "apps/goal-wait:discover"])
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-def test_the_contract_holds(clause: Callable[[Subject], None]) -> None:
-    clause(Subject.of("apps/goal-forbidden"))
+def test_the_contract_holds(id: str, clause: Callable[[Subject], None]) -> None:
+    clause(Subject.of(id))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -48,7 +50,7 @@ def test_only_the_operator_differs(seed: int) -> None:
 
 
 def test_both_permitted_and_forbidden_goals_are_drawn() -> None:
-    slots = [every_way(seed)["forbidden"].task.goals[0].slots for seed in range(8)]
+    slots = [every_way(seed)["forbidden"].task.goals[0].slots for seed in SEEDS]
     assert {each["permitted"] for each in slots} == {True, False}
 
 
@@ -83,3 +85,5 @@ def test_factors_keep_version_and_knobs_of_the_id() -> None:
     found = registry.factors(f"apps/easy@{version}?team=majority")
     assert found["tools"][0] == f"apps/easy:all@{version}?team=majority"
     assert registry.factors("probe/umbrella-4") == {}
+    own = registry.factors("examples.own_apps:Library")
+    assert own["tools"][0] == "examples.own_apps:Library/easy:all"

@@ -14,8 +14,9 @@ Both exist for all of the ids here and below, and all tools.
 Tasks of `apps/forbidden` are twins: the person has rules, of which one forbids what is asked in one
 of them and permits it in the other (`twins.py`).
 
-Tasks of the same number of `apps/goal`, `apps/goal-chain`, `-branch`, `-hidden`, `-ask` and
-`-forbidden` have the same goal, alone and through an operator (`one_goal.py`).
+Tasks of the same number of `apps/goal`, `apps/goal-chain`, `-branch`, `-hidden`, `-ask`,
+`-forbidden`, `-deadline`, `-wait` and `-noise` have the same goal, alone and through an operator
+(`one_goal.py`).
 
 In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
 change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
@@ -63,7 +64,13 @@ from palaestra.environments.families.apps.composing.operators import (
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
-from palaestra.environments.families.apps.one_goal import GOAL, THROUGH, one_goal
+from palaestra.environments.families.apps.one_goal import (
+    CLOCKED,
+    GOAL,
+    THROUGH,
+    clocked_suite,
+    one_goal,
+)
 from palaestra.environments.families.apps.scenarios import (
     SCENARIO,
     VARIANTS,
@@ -129,11 +136,13 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         self._setting = self.setting or (settings[which]() if which else None)
         self._speed = speed_of(name)
         self._surface = SURFACES[form or "task"]
-        timed = self._level == TIMED
-        slow = challenge_suite if self._kind == CHALLENGE else timed_suite
-        suite = slow() if timed else (self._setting or SETTINGS[""]()).suite
-        if self._level in (*OPERATORS, EXPERT, FORBIDDEN, GOAL):
-            suite = stock_suite((*CORE, "user"))
+        self._timed = self._level == TIMED or self._kind in CLOCKED
+        if self._level == TIMED:
+            suite = challenge_suite() if self._kind == CHALLENGE else timed_suite()
+        elif self._level in (*OPERATORS, EXPERT, FORBIDDEN, GOAL):
+            suite = clocked_suite() if self._timed else stock_suite((*CORE, "user"))
+        else:
+            suite = (self._setting or SETTINGS[""]()).suite
         tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
         self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
         self._world: World | None = None
@@ -163,7 +172,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     @classmethod
     def factors(cls, name: str) -> Mapping[str, Sequence[str]]:
         """Return other tools for the same tasks, other speeds, and operators over the same goal."""
-        head, _, form = name.partition(":")
+        head, _, form = (name or "easy").partition(":")
         of = f":{form}" if form else ""
         forms = ("", *(f":{other}" for other in SURFACES if other != "task"))
         found = {"tools": [f"{head}{other}" for other in forms if other != of]}
@@ -183,7 +192,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         each, first = (12, 4) if form in ("discover", "code") else (6, 2)
         if which or cls.setting is not None:
             each += 8  # for each of several rows, something is read or changed
-        goals = CALLS // 3 if level == EXPERT else LEVELS.get(level, 2)
+        goals = {**LEVELS, EXPERT: CALLS // 3, GOAL: 3}.get(level, 2)
         return replace(spec, typical_turns=first + each * goals)
 
     @property
@@ -191,7 +200,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         rules = RULES.format(example=self._surface.example)
         if FORBIDDEN in (self._level, self._kind):
             return f"{rules}\n{TWIN_RULES}"
-        if self._level != TIMED:
+        if not self._timed:
             return rules
         cost = "" if self._speed is None else f" A second passes for {self._speed} of your tokens."
         return f"{rules}\n{TIMED_RULES}{cost}"
@@ -270,7 +279,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         world = self._running()
         if self._over:
             return []
-        find = rest_in_time if self._level == TIMED else rest_of
+        find = rest_in_time if self._timed else rest_of
         tried = (find(world, task, self._drawn.ways) for task in self._drawn.variants())
         rest = next((found for found in tried if found is not None), None)
         if rest is None:
@@ -326,7 +335,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
             "wording": verdict.wording,
             "reply": verdict.answer,
         }
-        if self._level == TIMED:
+        if self._timed:
             parts["timing"] = verdict.timing
         if self._drawn.task.policy:
             parts["policy"] = list(verdict.policy)

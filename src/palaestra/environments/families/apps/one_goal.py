@@ -3,7 +3,9 @@
 The goal, its values and wording, the world and what is wanted are the same; only where a value
 stands, or what stands around the goal, differs: task i of `apps/goal-hidden` is task i of
 `apps/goal`, with the value in a mail. In half of the tasks of `apps/goal-forbidden`, rules beside
-the goal forbid it. For-each has no such task, since it changes other rows.
+the goal forbid it. In those of `-deadline`, `-wait` and `-noise` the world has a clock: the
+goal is due before a time, or when a mail has come, or other mails come all the time. For-each has
+no such task, since it changes other rows.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from contextlib import closing
-from functools import lru_cache
+from dataclasses import replace
+from functools import cache, lru_cache
 
 from palaestra.core.errors import EnvironmentFault
 from palaestra.environments.families.apps.app import Suite
@@ -21,17 +24,34 @@ from palaestra.environments.families.apps.composing.forbidden import Forbidden, 
 from palaestra.environments.families.apps.composing.gaps import Ask, Chain, Hidden
 from palaestra.environments.families.apps.composing.gate import called, rejection
 from palaestra.environments.families.apps.composing.given_goal import GivenGoal
-from palaestra.environments.families.apps.composing.goal import Atom, Goal
+from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal
 from palaestra.environments.families.apps.composing.operators import FORBIDDEN, Structures
 from palaestra.environments.families.apps.drawing import TRIES, Drawn
+from palaestra.environments.families.apps.events import Every
 from palaestra.environments.families.apps.population import START
 from palaestra.environments.families.apps.scenarios import structures_of, suite_of, template_of
 from palaestra.environments.families.apps.state import Template
+from palaestra.environments.families.apps.timed.clock_app import slow_suite
+from palaestra.environments.families.apps.timed.timed_operators import BeforeTime, WhenTold
+from palaestra.environments.families.apps.timed.timed_tasks import mails
 from palaestra.environments.families.apps.world import World
 
 GOAL = "goal"
-THROUGH = ("chain", "branch", "hidden", "ask", FORBIDDEN)
+CLOCKED = ("deadline", "wait", "noise")
+THROUGH = ("chain", "branch", "hidden", "ask", FORBIDDEN, *CLOCKED)
 """The operators through which a goal is given, which are the suffixes of the ids."""
+
+FIRST_NOISE = (
+    1,
+    10,
+)  # seconds until the first mail of somebody who has nothing to do with the goal
+NOISE = (30, 60)  # seconds between such mails
+
+
+@cache
+def clocked_suite() -> Suite:
+    """Return the apps of the tasks with a clock."""
+    return slow_suite(suite_of("", 0).apps.values())
 
 
 def one_goal(through: str, seed: int) -> Drawn:
@@ -44,7 +64,7 @@ def one_goal(through: str, seed: int) -> Drawn:
     return every_way(seed)[through or GOAL]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def every_way(seed: int) -> Mapping[str, Drawn]:
     """Draw one goal that can be given alone and through each operator, and return all of these."""
     suite = suite_of("", seed)
@@ -55,10 +75,13 @@ def every_way(seed: int) -> Mapping[str, Drawn]:
             goals = _goals(world, structures, rng)
         if goals is None:
             continue
-        made = {name: _drawn(suite, template, goal, rng) for name, goal in goals.items()}
-        passed = {name: one for name, one in made.items() if one is not None}
-        if len(passed) == len(goals):
-            return passed
+        made: dict[str, Drawn] = {}
+        for name, goal in goals.items():
+            if (one := _drawn(name, template, goal, rng)) is None:
+                break
+            made[name] = one
+        else:
+            return made
     raise EnvironmentFault("reset", f"no goal passed the gate in every way for the seed {seed}")
 
 
@@ -80,6 +103,9 @@ def _goals(world: World, structures: Structures, rng: random.Random) -> dict[str
         "hidden": Hidden(given),
         "ask": Ask(given),
         FORBIDDEN: Forbidden(given, rules.besides),
+        "deadline": BeforeTime(given),
+        "wait": WhenTold(given),
+        "noise": given,
     }
     drawn = {name: atom.draw(world, rng) for name, atom in atoms.items()}
     found = {name: Goal(atoms[name], own) for name, own in drawn.items() if own is not None}
@@ -87,15 +113,20 @@ def _goals(world: World, structures: Structures, rng: random.Random) -> dict[str
         return None
     if rng.random() < 0.5:
         found[FORBIDDEN] = Goal(atoms[FORBIDDEN], twin_of(found[FORBIDDEN].slots))
-    return {**found, "chain": Goal(chain, slots)}
+    return {"chain": Goal(chain, slots), **found}  # what is rejected most often comes first
 
 
-def _drawn(suite: Suite, template: Template, goal: Goal, rng: random.Random) -> Drawn | None:
+def _drawn(name: str, template: Template, goal: Goal, rng: random.Random) -> Drawn | None:
     """Return a task of one goal if it passes the gate."""
-    task = Composition((goal,))
+    suite, task = clocked_suite() if name in CLOCKED else suite_of("", 0), Composition((goal,))
+    with closing(World(suite, template, START)) as world:
+        if name == "noise":
+            timing = Every(rng.randint(*FIRST_NOISE), rng.randint(*NOISE))
+            task = replace(task, noise=tuple(mails(world, goal.slots, [timing], rng)))
+        events = task.events(world)
     planted = task.planted(template)
-    with closing(World(suite, planted, START)) as world:
+    with closing(World(suite, planted, START, events, MAIN)) as world:
         if rejection(world, task, rng) is not None:
             return None
         needed = tuple(dict.fromkeys(called(world, task, rng)))
-        return Drawn(suite, planted, task, task.ways(world), needed)
+        return Drawn(suite, planted, task, task.ways(world), needed, events)

@@ -174,9 +174,11 @@ class WhenTold(InTime):
         }
 
     def events(self, slots: Slots, world: World) -> Sequence[Event]:
+        to = my_address(world.state)
+
         def tell(times: int) -> Deed:
             text = {"subject": slots["subject"], "body": "It is time now."}
-            yield call("mail.send_message", recipient=my_address(world.state), **text)
+            yield call("mail.send_message", recipient=to, **text)
 
         return (Event("told", slots["person"], At(slots["second"]), tell),)
 

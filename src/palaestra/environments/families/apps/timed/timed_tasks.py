@@ -95,18 +95,21 @@ def draw_task(atom: Atom, world: World, rng: random.Random) -> Composition | Non
     if slots is None:
         return None
     goal = Goal(atom, slots, rng.randrange(len(atom.words)))
-    noise = mails(world, slots, rng) if rng.random() < NOISY else ()
+    noise: Sequence[Event] = ()
+    if rng.random() < NOISY:
+        period = rng.randint(*PERIOD)
+        timings = (Poisson(MAILS, rng.getrandbits(32)), Every(rng.randrange(period), period))
+        noise = mails(world, slots, timings, rng)
     return Composition((goal,), tuple(noise))
 
 
-def mails(world: World, slots: Slots, rng: random.Random) -> list[Event]:
-    """Return mails of two contacts whom a task does not name, at random and at regular moments."""
+def mails(world: World, slots: Slots, timings: Sequence[Timing], rng: random.Random) -> list[Event]:
+    """Return mails of contacts whom a task does not name, one for each timing."""
     named = set(map(str, slots.values()))
     contacts = [row for row in named_contacts(world) if row["name"] not in named]
-    period = rng.randint(*PERIOD)
-    timings = (Poisson(MAILS, rng.getrandbits(32)), Every(rng.randrange(period), period))
     events: list[Event] = []
-    for contact, timing in zip(rng.sample(contacts, min(2, len(contacts))), timings, strict=False):
+    number = min(len(timings), len(contacts))
+    for contact, timing in zip(rng.sample(contacts, number), timings, strict=False):
         sender = world.state.find("supervisor.person", email=contact["email"])[0]
         events.append(
             _mails(f"noise{len(events)}", sender, contact["relation"], timing, world, rng)
