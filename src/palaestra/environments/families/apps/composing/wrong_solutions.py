@@ -116,7 +116,7 @@ def _accepted(world: World, calls: Sequence[Call]) -> bool:
 
 
 def _left(world: World, calls: Sequence[Call]) -> list[Change]:
-    """Return what calls change; not what happens meanwhile, which more calls leave more time for."""
+    """Return what calls change, without what happens meanwhile."""
     fork = world.fork()
     for call in calls:
         fork.call(call.api, call.arguments, MAIN)
