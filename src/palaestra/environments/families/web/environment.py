@@ -153,7 +153,7 @@ class Web(
         calls, answer = found
         fork = world.fork()
         sites = self._sites(fork, self._current())
-        walk = Walk(sites, self._browser.url, self._browser.held())
+        walk = Walk(sites, self._browser.url, self._browser.elements())
         walk.make(calls)
         fork.close()
         gestures = [*walk.gestures, Gesture("answer", text=answer or "")]
