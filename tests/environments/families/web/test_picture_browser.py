@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from palaestra.browser.installation import PROGRAMS
-from palaestra.core.environment import Action
+from palaestra.core.environment import Action, Environment
 from palaestra.core.message import Image
 from palaestra.core.rare_capabilities import elements_of, picture_of
 from palaestra.core.task import Split
@@ -30,7 +30,7 @@ def words(observation: str) -> list[str]:
     return re.sub(r", (focused|collapsed|expanded)", "", plain).splitlines()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def real() -> Iterator[Web]:
     env = Web("easy:browser")
     yield env
@@ -66,5 +66,14 @@ def test_a_picture_shows_what_the_elements_say(real: Web) -> None:
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 def test_the_contract_holds(clause: Callable[[Subject], None]) -> None:
-    id = "web/easy:browser"
-    clause(Subject(lambda: registry.make(id), registry.tasks(id), steps=6))
+    made: list[Environment] = []
+
+    def new() -> Environment:
+        made.append(registry.make("web/easy:browser"))
+        return made[-1]
+
+    try:
+        clause(Subject(new, registry.tasks("web/easy:browser"), steps=6))
+    finally:
+        for env in made:  # the browser ends with the last of them
+            env.close()
