@@ -167,6 +167,14 @@ FAMILIES: dict[str, Family] = {
         "Apache-2.0; NetHack General Public License",
         ALONE.format("nethack"),
     ),
+    "miniwob": Family(
+        "palaestra.environments.families.miniwob.environment:MiniWob",
+        "miniwob",
+        "miniwob (Shi et al. 2017, Liu et al. 2018)",
+        "130 small web pages, each with a task, in a real browser",
+        "MIT",
+        ALONE.format("miniwob"),
+    ),
     "nethack": Family(
         "palaestra.environments.families.nethack.environment:NetHack",
         "nethack",
