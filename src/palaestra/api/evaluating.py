@@ -252,7 +252,7 @@ class Evaluation:
         if self._desk is not None and name == REGISTERED:
             from palaestra.gateway.registered_model import RegisteredModel
 
-            return RegisteredModel(self._desk)
+            return RegisteredModel(self._desk, agent)
         given = self._effort.concurrency.get(name) or self._effort.concurrency.get("")
         most = given or max(usual(cell.environment, cell.agent) for cell in self.plan.cells)
         slots = min(most, self.plan.episodes) + 2
