@@ -47,6 +47,7 @@ class Tab:
         self.crashed = False
         self.count = 0  # of the elements of its page when it came to rest
         self._loading: set[str] = set()  # frames
+        self._leaving: set[str] = set()  # frames that will load another page, and do not yet
         self._loads = 0  # how often a frame began to load
         self._held: list[int] = []  # calls that wait for the dialog
         self._script = ""  # the clock's, registered for the next document
@@ -123,7 +124,7 @@ class Tab:
         """
         left = milliseconds
         for _ in range(ROUNDS):
-            self.connection.wait_for(lambda: not self._loading or self._interrupted())
+            self.connection.wait_for(lambda: self._rests() or self._interrupted())
             self._check()
             if self.dialog is not None:
                 return
@@ -140,7 +141,7 @@ class Tab:
             frames = 0
             if pending:
                 time.sleep(0.001)  # its answers are on their way within the browser
-            elif not self._loading and left <= 0:
+            elif self._rests() and left <= 0:
                 return
         raise EnvironmentFault("hang", f"the page did not come to rest in {ROUNDS} rounds")
 
@@ -205,11 +206,17 @@ class Tab:
         match method:
             case "Fetch.requestPaused":
                 self._request(found)
+            case "Page.frameRequestedNavigation" if found["disposition"] == "currentTab":
+                self._leaving.add(found["frameId"])  # a form is sent a moment after it says so
             case "Page.frameStartedLoading":
+                self._leaving.discard(found["frameId"])
                 self._loading.add(found["frameId"])
                 self._loads += 1
             case "Page.frameStoppedLoading" | "Page.frameDetached":
+                self._leaving.discard(found["frameId"])
                 self._loading.discard(found["frameId"])
+            case "Page.navigatedWithinDocument":
+                self._leaving.discard(found["frameId"])
             case "Page.javascriptDialogOpening" if found["type"] == "beforeunload":
                 self.tell("Page.handleJavaScriptDialog", accept=True)
             case "Page.javascriptDialogOpening":
@@ -240,6 +247,9 @@ class Tab:
             responseHeaders=_headers(response),
             body=base64.b64encode(response.body).decode(),
         )
+
+    def _rests(self) -> bool:
+        return not self._loading and not self._leaving
 
     def _interrupted(self) -> bool:
         return self.dialog is not None or self.crashed

@@ -393,6 +393,23 @@ def states_goals(id: str) -> bool:
     return issubclass(environment_class(id)[0], GoalConditioned)
 
 
+def factors(id: str) -> dict[str, list[str]]:
+    """Return the ids that differ from one in a single factor, by factor; see `Environment.factors`.
+
+    Raises:
+        UnknownName, InputError, MissingPackage, MissingSystemPart: see `environment_class`.
+    """
+    cls, name = environment_class(id)
+    plain = knobs.split(id)[0]
+    version = found[0] if (found := VERSION.search(plain)) else ""
+    head = plain.removesuffix(version)
+    head = head.removesuffix(name) if name else f"{head}/"
+    return {
+        factor: [f"{head}{other}{version}{id.removeprefix(plain)}" for other in names]
+        for factor, names in cls.factors(name).items()
+    }
+
+
 def tasks(id: str) -> TaskSet:
     """Return the tasks of the environment of that id; raises like `make`."""
     cls, name = environment_class(id)

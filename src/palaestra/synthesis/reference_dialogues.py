@@ -43,7 +43,7 @@ class SynthesisedApps(Apps):
         self.spec = replace(self.spec, id=id)
         self._placed = made
 
-    def _made(self, task: Task) -> Drawn:
+    def draw(self, task: Task) -> Drawn:
         return self._placed
 
 
