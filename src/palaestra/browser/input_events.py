@@ -81,9 +81,9 @@ def drag(tab: Tab, start: Point, end: Point) -> None:
         y = start[1] + (end[1] - start[1]) * share
         tab.connection.wait(
             [move(tab, (x, y), held=True)],
-            lambda: tab.drag is not None or tab.dialog is not None,
+            lambda: tab.is_dragging() or tab.dialog is not None,
         )
-        if tab.drag is not None:
+        if tab.is_dragging():
             _drop(tab, end)
             break
     tab.wait([release(tab, end)])

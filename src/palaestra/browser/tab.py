@@ -104,6 +104,10 @@ class Tab:
             raise Refusal(detail.get("exception", {}).get("description", detail["text"]))
         return found[0]["result"].get("value")
 
+    def is_dragging(self) -> bool:
+        """Return whether the browser has begun a drag, with data that the page gives along."""
+        return self.drag is not None
+
     # ── pages and time ───────────────────────────────────────────────────────
 
     def navigate(self, address: str) -> None:
