@@ -253,6 +253,13 @@ FAMILIES: dict[str, Family] = {
         "scenes for a 2-D stage, whose engine refuses illegal positions and shots",
         "Apache-2.0",
     ),
+    "synthesised": Family(
+        "palaestra.synthesis.synthesised_tasks:SynthesisedApps",
+        "",
+        "after BUTTON (Chen et al. 2024) and AgentScaler (Fang et al. 2025)",
+        "the tasks of a folder that `palaestra synthesise` made: `synthesised/FOLDER`",
+        "Apache-2.0",
+    ),
     "tau2": Family(
         "palaestra.environments.families.tau2.environment:Tau2",
         "tau2",

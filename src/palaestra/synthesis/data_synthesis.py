@@ -16,8 +16,9 @@ from palaestra.synthesis.domain_file import Domain, subjects
 from palaestra.synthesis.linked_worlds import world_stage
 from palaestra.synthesis.procedure_stages import conversation_stage, path_stage
 from palaestra.synthesis.procedures import parse_procedure
-from palaestra.synthesis.reference_dialogues import dialogue_stage, is_repeated, row_stage
+from palaestra.synthesis.reference_dialogues import dialogue_stage, row_stage
 from palaestra.synthesis.stage_files import Made, StageFolder
+from palaestra.synthesis.synthesised_tasks import is_repeated
 from palaestra.synthesis.task_stage import exploration_stage, task_stage
 
 EPISODES = ("dialogues", "conversations")

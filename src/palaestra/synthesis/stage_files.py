@@ -26,6 +26,7 @@ from palaestra.store.lock import RunLock
 
 VERSION = 1  # rises when equal settings may give other files
 STATE = "synthesis.json"
+LAST = "rows"  # the stage after all others
 LOCK = ".lock"
 
 Made = dict[str, list[Any]]
@@ -170,6 +171,28 @@ class StageFolder:
                 "longer follow from it; restore it, or name a new folder."
             )
         return [json.loads(line) for line in content.splitlines()]
+
+
+def finished_stages(path: Path) -> tuple[Mapping[str, Any], Made]:
+    """Return the settings of a folder whose stages are all finished, and the lines of each stage.
+
+    Raises:
+        InputError: it holds no synthesis, one that is not finished, or a file was changed since.
+    """
+    try:
+        state = (path / STATE).read_text(encoding="utf-8")
+        settings = dict(json.loads(state)["settings"])
+        del settings["version"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{path} holds no synthesis; name the folder of `palaestra synthesise … --to FOLDER`."
+        ) from None
+    folder = StageFolder(path, settings)
+    if LAST not in folder._finished:
+        raise InputError(
+            f"The synthesis in {path} is not finished; give the command that began it once more."
+        )
+    return settings, {name: folder._lines(name) for name in folder._finished}
 
 
 def _line(document: JSON) -> bytes:

@@ -5,6 +5,7 @@
           and travel
 `office`  what colleagues share, of `apps/office-easy`: mail, calendar, chat, files, a tracker, a
           wiki and a repository
+`documents`  the smallest, with files, and sheets, letters and PDFs among them
 
 One's own apps are a setting, too:
 
@@ -21,6 +22,7 @@ from functools import cache
 from palaestra.environments.families.apps.app import App, Suite
 from palaestra.environments.families.apps.composing import (
     card_atoms,
+    document_atoms,
     office_atoms,
     paper_atoms,
     people_atoms,
@@ -28,7 +30,15 @@ from palaestra.environments.families.apps.composing import (
 from palaestra.environments.families.apps.composing.crud_atoms import crud_atoms
 from palaestra.environments.families.apps.composing.goal import Atom
 from palaestra.environments.families.apps.composing.stock_atoms import STOCK, stock_atoms
-from palaestra.environments.families.apps.stock import CORE, LIFE, OFFICE, stock_app, stock_suite
+from palaestra.environments.families.apps.office_formats import require_packages
+from palaestra.environments.families.apps.stock import (
+    CORE,
+    DOCUMENTS,
+    LIFE,
+    OFFICE,
+    stock_app,
+    stock_suite,
+)
 
 KINDS: tuple[type[Atom], ...] = (
     *STOCK,
@@ -36,6 +46,7 @@ KINDS: tuple[type[Atom], ...] = (
     *card_atoms.KINDS,
     *paper_atoms.KINDS,
     *office_atoms.KINDS,
+    *document_atoms.KINDS,
 )
 """All kinds of goals over stock apps; those over any entity come beside."""
 
@@ -90,5 +101,12 @@ def office() -> Setting:
     return Setting.of([stock_app(name) for name in OFFICE], KINDS)
 
 
-SETTINGS = {"": core, "life": life, "office": office}
+@cache
+def documents() -> Setting:
+    """Return the setting; raises MissingPackage without the packages for documents."""
+    require_packages()
+    return Setting.of([stock_app(name) for name in DOCUMENTS], KINDS)
+
+
+SETTINGS = {"": core, "documents": documents, "life": life, "office": office}
 """The settings of the ids `apps/LEVEL` and `apps/SETTING-LEVEL`."""
