@@ -211,6 +211,13 @@ FAMILIES: dict[str, Family] = {
         "delayed credit, memory and exploration, each by itself",
         "Apache-2.0",
     ),
+    "procedures": Family(
+        "palaestra.synthesis.procedure_tasks:Procedures",
+        "",
+        "after ALMITA (Arcadinho et al. 2024) and JourneyBench (Balaji et al. 2026)",
+        "conversations by written procedures, of a folder that `palaestra synthesise` made",
+        "Apache-2.0",
+    ),
     "programs": Family(
         "palaestra.environments.families.programs.environment:Programs",
         "",

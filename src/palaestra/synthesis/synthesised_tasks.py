@@ -8,28 +8,31 @@ own; in a folder with fewer than three worlds they have tasks of their own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from palaestra.core.environment import Spec, declared
 from palaestra.core.errors import InputError
-from palaestra.core.task import ListedTasks, Split, Task, TaskSet
+from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.families.apps.drawing import Drawn
 from palaestra.environments.families.apps.environment import Apps
 from palaestra.environments.families.apps.population import world_template
 from palaestra.environments.families.apps.surfaces import SURFACES
+from palaestra.synthesis.finished_folder import (
+    TASK,
+    deal,
+    folder_of,
+    listed,
+    made_in,
+    name_parts,
+    state_of,
+)
 from palaestra.synthesis.linked_worlds import SIZE, suite_of, world_of
-from palaestra.synthesis.stage_files import STATE, finished_stages
 from palaestra.synthesis.task_stage import task_of
 
-TASK = "task"  # the parameter with the number of a task
-FOLDERS, TASKS = 8, 256  # that are remembered
-DEALT = (Split.TEST, Split.VALIDATION, Split.TRAIN, Split.TRAIN, Split.TRAIN)
-"""How worlds are dealt out, one after another."""
+TASKS = 256  # that are remembered
 
 
 class Folder(NamedTuple):
@@ -46,7 +49,7 @@ class SynthesisedApps(Apps, id="synthesised"):
 
     def __init__(self, name: str = "") -> None:
         """Read the folder; raises InputError as `finished_stages` does."""
-        self._path, form = parts(name)
+        self._path, form = name_parts(name, SURFACES)
         super().__init__(f":{form}" if form else "")
         self.spec = self.spec_of(name)
 
@@ -58,7 +61,7 @@ class SynthesisedApps(Apps, id="synthesised"):
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
         spec = declared(cls).named(name)
-        path, form = parts(name)
+        path, form = name_parts(name, SURFACES)
         if not path:
             return spec
         steps = 2 if form in ("discover", "code") else 1
@@ -66,12 +69,8 @@ class SynthesisedApps(Apps, id="synthesised"):
 
     @classmethod
     def tasks(cls, environment: str) -> TaskSet:
-        path, _ = parts(re.split("[?@]", environment)[0].partition("/")[2])
-        if not path:
-            return ListedTasks(environment)  # of the family itself, without a folder
-        numbers = folder(path).splits
-        rows = {split: [{TASK: number} for number in found] for split, found in numbers.items()}
-        return ListedTasks(environment, rows=rows)
+        path = folder_of(environment, SURFACES)
+        return listed(environment, folder(path).splits if path else {})
 
     def _made(self, task: Task) -> Drawn:
         found = folder(self._path)
@@ -81,18 +80,18 @@ class SynthesisedApps(Apps, id="synthesised"):
                 f"The task '{task.id}' with the parameters {dict(task.parameters)} is none of "
                 f"'{self.spec.id}'; take one from its task set."
             )
-        return _drawn(self._path, _state(self._path), number)
-
-
-def parts(name: str) -> tuple[str, str]:
-    """Return the folder and the form of tools that a name says."""
-    path, colon, form = name.rpartition(":")
-    return (path, form) if colon and form in SURFACES else (name, "")
+        return _drawn(self._path, state_of(self._path), number)
 
 
 def folder(path: str) -> Folder:
     """Return the tasks of a folder; raises InputError as `finished_stages` does."""
-    return _read(path, _state(path))
+    settings, made = made_in(path)
+    shown = {int(one["task"]["id"].rpartition("/")[2]) for one in made["dialogues"]}
+    lines = [*made["tasks"], *made.get("explorations", [])]
+    tasks = {number: lines[number] for number in sorted(shown)}
+    explored = settings["explore"]["calls"] if "explorations" in made else 0
+    splits = deal({number: task["world"] for number, task in tasks.items()})
+    return Folder(made["worlds"], tasks, splits, max(6 * settings["goals"], explored))
 
 
 def is_repeated(tasks: Sequence[Mapping[str, Any]], number: int) -> bool:
@@ -122,40 +121,8 @@ def drawn_task(line: Mapping[str, Any], world: Mapping[str, Any]) -> Drawn:
     return made
 
 
-# ── details ──────────────────────────────────────────────────────────────────
-
-
-def _state(path: str) -> str:
-    """Return what the folder says of its files: what was read holds as long as this does."""
-    file = Path(path) / STATE
-    return file.read_text(encoding="utf-8") if file.is_file() else ""
-
-
-@lru_cache(maxsize=FOLDERS)
-def _read(path: str, _: str) -> Folder:
-    settings, made = finished_stages(Path(path))
-    shown = {int(one["task"]["id"].rpartition("/")[2]) for one in made["dialogues"]}
-    lines = [*made["tasks"], *made.get("explorations", [])]
-    tasks = {number: lines[number] for number in sorted(shown)}
-    explored = settings["explore"]["calls"] if "explorations" in made else 0
-    calls = max(6 * settings["goals"], explored)
-    return Folder(made["worlds"], tasks, _splits(tasks), calls)
-
-
-def _splits(tasks: Mapping[int, Any]) -> Mapping[Split, list[int]]:
-    """Deal out the worlds, with their tasks; or the tasks, if there are too few worlds."""
-    worlds = sorted({task["world"] for task in tasks.values()})
-    groups = [[number for number in tasks if tasks[number]["world"] == world] for world in worlds]
-    if len(groups) < len(Split):
-        groups = [[number] for number in tasks]
-    found: dict[Split, list[int]] = {}
-    for at, group in enumerate(groups):
-        found.setdefault(DEALT[at % len(DEALT)], []).extend(group)
-    return found
-
-
 @lru_cache(maxsize=TASKS)
-def _drawn(path: str, state: str, number: int) -> Drawn:
-    found = _read(path, state)
+def _drawn(path: str, _: str, number: int) -> Drawn:
+    found = folder(path)
     line = found.tasks[number]
     return drawn_task(line, found.worlds[line["world"]])
