@@ -22,7 +22,8 @@ ALLOWED = {
     "read by other packages, which call or look these up by name": """
         allow_bf16_reduced_precision_reduction attention_mask _control_tokens capture_signals
         convert_tokens_to_ids cwd
-        decoder do_GET encode_special_tokens format_message get_template_vars ignore_merges
+        decoder do_GET encode_special_tokens format_message get_template_vars handle_data
+        handle_endtag handle_starttag ignore_merges
         is_connected log_message max_steps normalizer on_files on_page_markdown
         model_config model_max_length nb_objects nb_rooms no_wrap numUserAgents on_log on_step_end
         output_type overflow persistent_id persistent_load pre_tokenizer pytest_addoption

@@ -7,6 +7,7 @@ A shell starts a command with `&` deaf to Ctrl-C, and all its children inherit t
 interrupt a child would wait for ever.
 """
 
+import gc
 import os
 import signal
 import threading
@@ -30,3 +31,15 @@ settings.register_profile("palaestra", deadline=None, max_examples=FEW)
 settings.register_profile("laws", deadline=None, max_examples=500)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, max_examples=FEW)
 settings.load_profile("ci" if os.environ.get("CI") else "palaestra")
+
+
+def pytest_collection() -> None:
+    """Collect without the garbage collector, which would walk a growing heap again and again."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave the modules and the tests, which stay anyway, out of what is walked from now on."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()

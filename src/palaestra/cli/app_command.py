@@ -1,4 +1,4 @@
-"""`palaestra app`: check a blueprint of an app, and print the documentation that agents read."""
+"""`palaestra app`: check a blueprint of an app; print what agents read of it, or show its pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
-    from palaestra.environments.families.apps.app import App
+    from palaestra.environments.families.apps.app import App, Suite
 
 EXAMPLE = "palaestra app bank"
 GENERATED = "generated:"
@@ -20,21 +20,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "app", metavar="APP", help=f"bank, mail, …; {GENERATED}SEED; or a blueprint: a .toml file"
     )
-    parser.add_argument(
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument(
         "--openapi", action="store_true", help="print an OpenAPI 3.1 document instead, as JSON"
+    )
+    shown.add_argument(
+        "--web", action="store_true", help="serve its pages on this machine instead, until Ctrl-C"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="with --web: of the rows and the look (default: 0)"
+    )
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="with --web: of the pages (default: any free one)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     from palaestra.environments.families.apps.compiler.openapi import documentation, openapi
 
-    app = _app(options.app)
+    app, suite = _app(options.app)
+    if options.web:
+        from palaestra.cli.app_pages import serve_pages
+
+        serve_pages(app, suite, options.seed or 0, options.port or 0)
+        return 0
+    for name in ("seed", "port"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name} is for --web; add it, or leave --{name} out.")
     print(json.dumps(openapi(app), indent=2) if options.openapi else documentation(app))
     return 0
 
 
-def _app(name: str) -> App:
-    """Return the app of a name or file.
+def _app(name: str) -> tuple[App, Suite]:
+    """Return the app of a name or file, and a suite that has it.
 
     Raises:
         InputError: there is no such file or seed, or the blueprint contradicts itself.
@@ -43,7 +61,7 @@ def _app(name: str) -> App:
     from palaestra.environments.families.apps.app import App, Suite
     from palaestra.environments.families.apps.compiler.blueprint import parse
     from palaestra.environments.families.apps.generated import generated_app
-    from palaestra.environments.families.apps.stock import stock_app, stock_suite
+    from palaestra.environments.families.apps.stock import VERBS, stock_app, stock_suite
 
     if name.endswith(".toml"):
         try:
@@ -52,11 +70,11 @@ def _app(name: str) -> App:
             raise InputError(f"The blueprint '{name}' cannot be read: {error}.") from None
         app = App(parse(text, name))
         others = [other for other in stock_suite().apps.values() if other.name != app.name]
-        Suite.of([*others, app])  # what it refers to must be there
-        return app
+        return app, Suite.of([*others, app])  # what it refers to must be there
     if name.startswith(GENERATED):
         seed = name.removeprefix(GENERATED)
         if not seed.isdecimal():
             raise InputError(f"'{seed}' is no seed of a generated app; write {GENERATED}3.")
-        return generated_app(int(seed))
-    return stock_app(name)
+        app = generated_app(int(seed))
+        return app, Suite.of([stock_app("supervisor"), app])
+    return stock_app(name), stock_suite((*VERBS,))

@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal, NoReturn, TypedDict, Unpack
 
 from palaestra.core.budget import Budget
+from palaestra.core.element import Element
 from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.message import Image, ToolCall
 from palaestra.core.task import Task, TaskSet
@@ -81,6 +82,14 @@ class Signals:
     privileged: tuple[float, ...] = ()  # numbers of the hidden state, see `Spec.privileged`
 
 
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What there is to see in the present state, whatever the observations of an agent hold."""
+
+    picture: Image | None = None  # None: no picture is declared
+    elements: tuple[Element, ...] = ()  # empty where none are declared
+
+
 class Capability(StrEnum):
     """An optional capability that an environment may declare."""
 
@@ -90,6 +99,7 @@ class Capability(StrEnum):
     ORACLE = "oracle"  # a reference solution from the present state
     ADMISSIBLE = "admissible"  # the actions that make sense now
     PICTURE = "picture"  # what the agent sees now, as an image
+    ELEMENTS = "elements"  # what the agent sees now, as elements; its actions are gestures
     ANSWER = "answer"  # the right answer is known: the one action that solves the task
 
 
@@ -348,6 +358,12 @@ class AsyncEnvironment(ABC):
         """Return the right answer of the task, where it is known (`Answered.answer`)."""
         raise CapabilityMissing(
             "This environment knows no answer; choose one that declares 'answer'."
+        )
+
+    async def look(self) -> Sight:
+        """Return the declared views of the present state, at any time and in trials."""
+        raise CapabilityMissing(
+            "This environment shows no picture and no elements; choose one that declares one."
         )
 
     async def snapshot(self) -> bytes:

@@ -10,8 +10,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from palaestra.core.environment import Action, Capability, Environment, Observation, Signals, Spec
+from palaestra.core.element import Element
+from palaestra.core.environment import (
+    Action,
+    Capability,
+    Environment,
+    Observation,
+    Sight,
+    Signals,
+    Spec,
+)
 from palaestra.core.errors import CapabilityMissing
+from palaestra.core.message import Image
 from palaestra.core.tool import random_call
 
 
@@ -25,6 +35,25 @@ class Pictured(Protocol):
 
     def caption(self) -> str:
         """Return what the first observation says that no picture shows, such as the goal."""
+        return ""
+
+
+@runtime_checkable
+class Elemental(Protocol):
+    """An environment that can declare `elements`; its actions are gestures (`core.gesture`)."""
+
+    def elements(self) -> Sequence[Element]:
+        """Return what the agent sees now, in document order, a parent before its children.
+
+        Equal states give equal elements, and an element keeps its id within an episode.
+        """
+        ...
+
+    def caption(self) -> str:
+        """Return what the present observation says that no element shows.
+
+        At first this is the goal, later what came of the last gesture.
+        """
         return ""
 
 
@@ -95,9 +124,27 @@ def picture_of(environment: Environment) -> bytes:
     environment._undeclared(Capability.PICTURE)
 
 
+def elements_of(environment: Environment) -> tuple[Element, ...]:
+    """Return what the agent sees now as elements; raises CapabilityMissing if undeclared."""
+    if isinstance(environment, Elemental) and Capability.ELEMENTS in environment.spec.capabilities:
+        return tuple(environment.elements())
+    environment._undeclared(Capability.ELEMENTS)
+
+
 def caption_of(environment: Environment) -> str:
-    """Return the text beside the first picture where pictures take the place of text."""
-    return environment.caption() if isinstance(environment, Pictured) else ""
+    """Return the text beside pictures or elements that take the place of text."""
+    return environment.caption() if isinstance(environment, Pictured | Elemental) else ""
+
+
+def sight_of(environment: Environment) -> Sight:
+    """Return the declared views of the present state; raises CapabilityMissing without any."""
+    has = environment.spec.capabilities
+    if Capability.PICTURE not in has and Capability.ELEMENTS not in has:
+        environment._undeclared(Capability.ELEMENTS)
+    return Sight(
+        Image.of(picture_of(environment)) if Capability.PICTURE in has else None,
+        elements_of(environment) if Capability.ELEMENTS in has else (),
+    )
 
 
 def answer_of(environment: Environment) -> Action:

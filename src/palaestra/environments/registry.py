@@ -317,6 +317,13 @@ FAMILIES: dict[str, Family] = {
         "any environment of verifiers: its tasks, engine, tools and rewards",
         "MIT",
     ),
+    "web": Family(
+        "palaestra.environments.families.web.environment:Web",
+        "web",
+        "after WebArena (Zhou et al. 2024)",
+        "the same apps as web sites: pages, forms and links, read as text",
+        "Apache-2.0",
+    ),
 }
 
 

@@ -12,7 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from palaestra.core.environment import Action, AsyncEnvironment, Observation, Signals, Transition
+from palaestra.core.environment import (
+    Action,
+    AsyncEnvironment,
+    Observation,
+    Sight,
+    Signals,
+    Transition,
+)
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.rollout.environment_pool import EnvironmentPool
@@ -67,6 +74,9 @@ class AnnotatedEnvironment(AsyncEnvironment):
 
     async def sample(self, seed: int) -> Action:
         return await self.inner.sample(seed)
+
+    async def look(self) -> Sight:
+        return await self.inner.look()
 
     async def answer(self) -> Action:
         return await self.inner.answer()

@@ -19,18 +19,26 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 
+from palaestra.core.element import Element
 from palaestra.core.environment import (
     Action,
     AsyncEnvironment,
     Capability,
     Environment,
     Observation,
+    Sight,
     Signals,
     Stakes,
     Transition,
 )
 from palaestra.core.errors import EnvironmentFault, InputError
-from palaestra.core.rare_capabilities import answer_of, observed_by, sample_action, signals_of
+from palaestra.core.rare_capabilities import (
+    answer_of,
+    observed_by,
+    sample_action,
+    sight_of,
+    signals_of,
+)
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.rollout.wire import BytesWire, Wire
@@ -66,6 +74,9 @@ Stepped = tuple[Transition, Signals, tuple[Tool, ...] | None]
 Restored = tuple[Signals, tuple[Tool, ...] | None]
 """The result of a restored snapshot, with the available tools as after a reset."""
 
+Looked = tuple[Observation, tuple[Element, ...]]
+"""The views of a state: an observation that holds the picture, and the elements."""
+
 DESCRIPTION: Wire[Description] = Wire(Description)
 TASK = TypeAdapter(Task)
 ACTION = TypeAdapter(Action)
@@ -74,6 +85,7 @@ STEPPED: Wire[Stepped] = Wire(Stepped)
 ACTED: Wire[Action] = Wire(Action)
 ACTIONS: Wire[list[Action]] = Wire(list[Action])
 WORDS: Wire[list[str]] = Wire(list[str])
+LOOKED: Wire[Looked] = Wire(Looked)
 NOTHING: Wire[None] = Wire(None)
 RESTORED: Wire[Restored] = Wire(Restored)
 SAVED = BytesWire()
@@ -154,6 +166,14 @@ class GuardedEnvironment:
     def sample(self, seed: int) -> Answer[Action]:
         rng = random.Random(seed)
         return self._call("step", "sample", lambda: sample_action(self.environment, rng), ACTED)
+
+    def look(self) -> Answer[Looked]:
+        def look() -> Looked:
+            sight = sight_of(self.environment)
+            images = () if sight.picture is None else (sight.picture,)
+            return Observation("", images), sight.elements
+
+        return self._call("step", "look", look, LOOKED)
 
     def answer(self) -> Answer[Action]:
         return self._call("step", "answer", lambda: answer_of(self.environment), ACTED)
@@ -253,6 +273,9 @@ class LocalEnvironment(AsyncEnvironment):
     async def sample(self, seed: int) -> Action:
         return self._guarded.sample(seed).value
 
+    async def look(self) -> Sight:
+        return sight(self._guarded.look().value)
+
     async def answer(self) -> Action:
         return self._guarded.answer().value
 
@@ -268,6 +291,12 @@ class LocalEnvironment(AsyncEnvironment):
         if not self._closed:
             self._closed = True
             self._guarded.close()
+
+
+def sight(looked: Looked) -> Sight:
+    """Return the views of a state as `look` gives them."""
+    observation, elements = looked
+    return Sight(next(iter(observation.images), None), elements)
 
 
 def acting(signals: Signals) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ class Verb(StrEnum):
     ORACLE = "oracle"  # answered by ACTIONS
     ADMISSIBLE = "admissible"  # answered by WORDS
     SAMPLE = "sample"  # answered by ACTED
+    LOOK = "look"  # answered by LOOKED
     ANSWER = "answer"  # answered by ACTED
     SNAPSHOT = "snapshot"  # answered by SAVED
     RESTORE = "restore"  # answered by RESTORED
@@ -137,6 +138,8 @@ def _answer(environments: dict[int, GuardedEnvironment], request: Request) -> by
             return environments[request.number].admissible().data
         case Request(verb=Verb.SAMPLE):
             return environments[request.number].sample(request.seed).data
+        case Request(verb=Verb.LOOK):
+            return environments[request.number].look().data
         case Request(verb=Verb.ANSWER):
             return environments[request.number].answer().data
         case Request(verb=Verb.SNAPSHOT):

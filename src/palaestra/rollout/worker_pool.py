@@ -23,7 +23,14 @@ from typing import Any, TypeVar
 
 import psutil
 
-from palaestra.core.environment import Action, AsyncEnvironment, Observation, Signals, Transition
+from palaestra.core.environment import (
+    Action,
+    AsyncEnvironment,
+    Observation,
+    Sight,
+    Signals,
+    Transition,
+)
 from palaestra.core.errors import EnvironmentFault, InfrastructureFault, InputError
 from palaestra.core.task import Task
 from palaestra.rollout import guarded_environment
@@ -178,6 +185,10 @@ class WorkerEnvironment(AsyncEnvironment):
         return await self._call(
             Request(self._number, Verb.SAMPLE, seed=seed), guarded_environment.ACTED
         )
+
+    async def look(self) -> Sight:
+        looked = await self._call(Request(self._number, Verb.LOOK), guarded_environment.LOOKED)
+        return guarded_environment.sight(looked)
 
     async def answer(self) -> Action:
         return await self._call(Request(self._number, Verb.ANSWER), guarded_environment.ACTED)

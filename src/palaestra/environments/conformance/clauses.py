@@ -27,8 +27,15 @@ from palaestra.core.environment import (
 )
 from palaestra.core.errors import CapabilityMissing, InputError
 from palaestra.core.message import Image, ToolCall
-from palaestra.core.rare_capabilities import answer_of, picture_of, sample_action, signals_of
+from palaestra.core.rare_capabilities import (
+    answer_of,
+    elements_of,
+    picture_of,
+    sample_action,
+    signals_of,
+)
 from palaestra.core.task import Split, Task
+from palaestra.environments.conformance.element_clauses import elements_are_of_the_state
 from palaestra.environments.conformance.oracle_clauses import (
     the_known_answer_solves,
     the_oracle_leads_on,
@@ -303,6 +310,7 @@ def what_is_not_declared_is_refused(subject: Subject) -> None:
         Capability.ORACLE: env.oracle,
         Capability.ADMISSIBLE: env.admissible,
         Capability.PICTURE: lambda: picture_of(env),
+        Capability.ELEMENTS: lambda: elements_of(env),
         Capability.ANSWER: lambda: answer_of(env),
     }
     for capability, call in calls.items():
@@ -360,6 +368,7 @@ CLAUSES: tuple[Callable[[Subject], None], ...] = (
     garbage_is_answered_in_words,
     what_comes_after_the_end_is_refused,
     tools_are_as_described,
+    elements_are_of_the_state,
     *PLAYERS,
     two_worlds_share_no_state,
     what_is_not_declared_is_refused,

@@ -47,7 +47,7 @@ OVER = "It is over."
 WAIT = "It is not your turn."
 NOTHING = "The team decided on nothing."
 NO_MOVE = Transition(Observation(""))
-ALONE = frozenset({Capability.ADMISSIBLE, Capability.PICTURE})
+ALONE = frozenset({Capability.ADMISSIBLE, Capability.PICTURE, Capability.ELEMENTS})
 """Capabilities that do not hold with a team, since they are about one player's next action."""
 
 

@@ -30,16 +30,32 @@ class Errors(Ending):
     def __init__(self, inner: Environment, value: str) -> None:
         super().__init__(inner, value)
         self._share = float(value)
+        self._failed = False  # the last action
+
+    def after_reset(self, observation: Observation) -> Observation:
+        self._failed = False
+        return super().after_reset(observation)
 
     def step(self, action: Action) -> Transition:
         if self.over or not self._happens("error", self._share, self.turn):
             return super().step(action)
         self.turn += 1
+        self._failed = True
         return Transition(Observation(AGAIN))
 
     def after_step(self, transition: Transition) -> Transition:
         self.over = transition.terminated or transition.truncated
+        self._failed = False
         return super().after_step(transition)
+
+    def caption(self) -> str:
+        return AGAIN if self._failed else super().caption()
+
+    def memory(self) -> list[bool]:  # type: ignore[override]
+        return [self.over, self._failed]
+
+    def remember(self, memory: list[bool]) -> None:  # type: ignore[override]
+        self.over, self._failed = memory
 
     def oracle(self) -> Sequence[Action]:
         """Return the plan with each action repeated until no error is injected."""

@@ -8,6 +8,11 @@
 `observation=image`     a picture beside the text, if the environment has one (for vision models)
 `observation=pixels`    a picture in place of the text; the first text says the goal
 `observation=blank`     the same with pictures of one grey: the control of `pixels`
+`observation=tree`      views of a page in place of its text, where elements are declared: `tree`,
+                        `text`, `marks`, `picture`, or several, as `tree+picture` (see
+                        `element_views.py`)
+`dialect=NAME`          gestures are written as another system's actions: `browsergym`, `webarena`,
+                        `pyautogui`, … (see `core/gestures/dialects.py`)
 `reward=sparse`         1 at success and 0 elsewhere
 `reward=progress`       the progress that an action made
 `reward=intrinsic`      plus 1 / sqrt(visits of the state in the episode)
@@ -45,10 +50,13 @@ from collections.abc import Mapping
 
 from palaestra.core.environment import Environment, Spec
 from palaestra.core.errors import InputError, UnknownName
+from palaestra.core.gestures.dialects import DIALECTS
 from palaestra.environments.channels.talking import Messages
 from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.wrappers.contextual import Context
+from palaestra.environments.wrappers.element_views import VIEWS, View, is_view
 from palaestra.environments.wrappers.fault_injection import Errors, Latency, Partial, Stale
+from palaestra.environments.wrappers.gesture_dialects import InDialect
 from palaestra.environments.wrappers.library_functions import LibraryFunctions
 from palaestra.environments.wrappers.observation_wrappers import (
     Actions,
@@ -66,7 +74,8 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "errors": (Errors, "a share from 0 to 1"),
     "stale": (Stale, "a share from 0 to 1"),
     "partial": (Partial, "a share from 0 to 1"),
-    "observation": (Diff, "diff, image, pixels, blank"),
+    "observation": (Diff, "diff, image, pixels, blank, or views joined by +: " + ", ".join(VIEWS)),
+    "dialect": (InDialect, ", ".join(DIALECTS)),
     "actions": (Actions, "listed, numbered, tool"),
     "team": (InTeam, "a template, or a TOML file"),
     "messages": (Messages, "all, or a TOML file"),
@@ -79,7 +88,10 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "calls": (Calls, "a number of calls"),
     "coins": (SpendingBudget, "a number of coins"),
 }
-"""Knob -> (wrapper, allowed values); the first is the innermost. `Look` implements `LOOKS`."""
+"""Knob -> (wrapper, allowed values); the first is the innermost.
+
+`Look` implements `LOOKS`, and `View` the views of elements.
+"""
 
 LOOKS = ("image", "pixels", "blank")
 
@@ -103,7 +115,7 @@ def split(id: str) -> tuple[str, dict[str, str]]:
             raise InputError(f"'{name}={value}' in '{id}' is not valid; give {KNOBS[name][1]}.")
         found[name] = value
     seen = found.get("observation")
-    if seen in LOOKS and not found.keys().isdisjoint(("stale", "partial")):
+    if seen is not None and seen != "diff" and not found.keys().isdisjoint(("stale", "partial")):
         raise InputError(f"observation={seen} shows what stale and partial hide; leave one.")
     return plain, found
 
@@ -129,10 +141,16 @@ def adapt_spec(spec: Spec, knobs: Mapping[str, str]) -> Spec:
 def _chosen(knobs: Mapping[str, str]) -> list[tuple[type[Wrapper], str]]:
     """Return the wrappers, the innermost first, each with its value."""
     return [
-        (Look if knobs[name] in LOOKS else wrapper, knobs[name])
+        (_implementing(wrapper, knobs[name]), knobs[name])
         for name, (wrapper, _) in KNOBS.items()
         if name in knobs
     ]
+
+
+def _implementing(wrapper: type[Wrapper], value: str) -> type[Wrapper]:
+    if wrapper is not Diff or value == "diff":
+        return wrapper
+    return Look if value in LOOKS else View
 
 
 def _fits(takes: str, value: str) -> bool:
@@ -143,5 +161,7 @@ def _fits(takes: str, value: str) -> bool:
     if takes in ("seconds", "a share from 0 to 1"):
         number = re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?|\.[0-9]+", value)
         return number is not None and (takes == "seconds" or float(value) <= 1)
+    if takes.endswith(", ".join(VIEWS)) and is_view(value):
+        return True
     known = takes.split(", ")
     return all(part in known for part in value.split(",")) if "hidden" in known else value in known

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from palaestra.core.element import Element
 from palaestra.core.environment import Action, Environment, Observation, Spec, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.rare_capabilities import (
     acting_in,
     answer_of,
     caption_of,
+    elements_of,
     observed_by,
     picture_of,
     privileged_of,
@@ -92,6 +94,9 @@ class Wrapper(Environment):
 
     def picture(self) -> bytes:
         return picture_of(self.inner)
+
+    def elements(self) -> Sequence[Element]:
+        return elements_of(self.inner)
 
     def caption(self) -> str:
         return caption_of(self.inner)

@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from palaestra.core.tool import NotACall, fits
@@ -97,8 +98,7 @@ class World:
     @property
     def now(self) -> str:
         """The world's time, to the minute."""
-        now = datetime.fromisoformat(self.start) + timedelta(seconds=self.seconds)
-        return now.isoformat(" ", "minutes")
+        return _time(self.start, self.seconds)
 
     def call(self, api: str, arguments: Mapping[str, Any], person: int = 0) -> Reply:
         """Call an API.
@@ -275,6 +275,12 @@ class World:
     def _late(self) -> list[tuple[int, str, int]]:
         """Return the changes of the last minute."""
         return [made for made in self._recent if made[2] > self.seconds - MINUTE]
+
+
+@lru_cache(maxsize=1024)
+def _time(start: str, seconds: int) -> str:
+    now = datetime.fromisoformat(start) + timedelta(seconds=seconds)
+    return now.isoformat(" ", "minutes")
 
 
 def _run(api: Api, caller: Caller, given: Mapping[str, Any]) -> Any:

@@ -115,7 +115,7 @@ def _without_known(world: World, calls: Sequence[Call]) -> list[Call]:
 
 
 def mark_of(world: World, api: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call without texts of free wording; calls of equal marks do the same."""
+    """Return a call without defaults and free texts; calls of equal marks do the same."""
     app = world.suite.blueprints[api.partition(".")[0]] if "." in api else None
     free = {
         name
@@ -123,5 +123,12 @@ def mark_of(world: World, api: str, arguments: Mapping[str, Any]) -> str:
         for name, column in entity.fields.items()
         if column.free
     }
-    kept = {k: v for k, v in arguments.items() if k not in free | {"access_token"}}
+    made = world.suite.apis.get(api)
+    schemas = made.parameters["properties"] if made is not None else {}
+    usual = {name: schema["default"] for name, schema in schemas.items() if "default" in schema}
+    kept = {
+        name: float(value) if type(value) is int else value  # 25 and 25.0 are one number
+        for name, value in arguments.items()
+        if name not in free | {"access_token"} and (name not in usual or value != usual[name])
+    }
     return repr((api, sorted(kept.items())))

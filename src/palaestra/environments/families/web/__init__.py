@@ -1,0 +1,1 @@
+"""Web sites, and tasks on them."""

@@ -1,0 +1,201 @@
+"""Web: tasks of a person's apps, done on the pages of their sites.
+
+Ids: `web/easy`, `web/medium`, `web/hard`: one, two or four goals in a task, as of `apps/easy` and
+so on (`families/apps`), with the same verdicts. `web/life-easy` and `web/office-easy` have more
+sites. `web/easy-challenge` asks about a site that no other task asks about, `web/easy-new` about
+sites that nobody has seen, generated afresh for each task. With `:abroad` the pages are in one of
+eight languages. Layout, wording and colours of a site belong to the task.
+
+Actions are gestures (`core/gesture.py`), such as `click 'Send message'` or `type [12] 'hello'`. A
+task ends with `answer '…'`, empty if it asks for nothing, or with `give up`. Pages are read as text
+(`text_browser.py`). After WebArena (Zhou et al. 2024); ours: the sites, which are compiled from
+blueprints, and the verdicts, which are derived.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from palaestra.core.element import Element
+from palaestra.core.element_text import INTERACTIVE, flat
+from palaestra.core.environment import Action, Observation, Spec, Transition
+from palaestra.core.errors import InputError
+from palaestra.core.gesture import Gesture, Id
+from palaestra.core.gestures.gesture_line import write_line
+from palaestra.core.gestures.gesture_tools import gesture_in
+from palaestra.core.rare_capabilities import Elemental, Sampling
+from palaestra.core.task import Task
+from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.families.apps.composing.composition import LEVELS
+from palaestra.environments.families.apps.composing.gate import judged
+from palaestra.environments.families.apps.composing.goal import MAIN
+from palaestra.environments.families.apps.composing.resuming import rest_of
+from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
+from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
+from palaestra.environments.families.apps.setting import SETTINGS
+from palaestra.environments.families.apps.shown_changes import ShownChanges
+from palaestra.environments.families.apps.world import World
+from palaestra.environments.families.web.app_sites import START, AppSites
+from palaestra.environments.families.web.pages.look import LANGUAGES
+from palaestra.environments.families.web.reference import Walk
+from palaestra.environments.families.web.text_browser import TextBrowser
+
+CAPABILITIES = ("state_key", "snapshot", "oracle", "progress", "elements")
+ABROAD = "abroad"
+HOME = f"http://{START}/"
+INSTRUCTIONS = (
+    "You do a task on web pages for a person who is signed in everywhere. Reply with one gesture: "
+    "click 'words of a link or button', or click [id]; type 'words of a field' 'text', with clear "
+    "at the end to replace what it holds; select 'words of a field' 'option'; go 'address'; back. "
+    "When all is done, reply answer '', or answer '…' if the task asks for something."
+)
+
+
+def parts(name: str) -> tuple[str, str, str, str]:
+    """Return the setting, the level, the kind and the form of pages that a name says."""
+    head, _, form = name.partition(":")
+    setting, _, rest = head.partition("-") if head.partition("-")[0] in SETTINGS else ("", "", head)
+    level, _, kind = rest.partition("-")
+    return setting, level or "easy", kind, form
+
+
+class Web(
+    Replayed,
+    Elemental,
+    Sampling,
+    id="web",
+    version=str(VERSION),
+    capabilities=CAPABILITIES,
+):
+    """Sites of a person's apps, and one task."""
+
+    OVER = "The task is over."
+    instructions = INSTRUCTIONS
+    package = str(VERSION)
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        which, self._level, self._kind, form = parts(name)
+        self._setting = SETTINGS[which]() if which else None
+        self._languages = LANGUAGES if form == ABROAD else ("en",)
+        self._world: World | None = None
+        self._answer: str | None = None  # what was said at the end
+        self._said = ""  # what came of the last gesture, beside the page
+
+    @classmethod
+    def names(cls) -> list[str]:
+        kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
+        heads = [f"{level}{kind}" for level in LEVELS for kind in kinds]
+        heads += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
+        return [f"{head}{form}" for head in heads for form in ("", f":{ABROAD}")]
+
+    @classmethod
+    def spec_of(cls, name: str = "") -> Spec:
+        _, level, _, _ = parts(name)
+        return replace(super().spec_of(name), typical_turns=4 + 14 * LEVELS.get(level, 1))
+
+    def _begin(self, task: Task) -> Observation:
+        without_parameters(task)
+        self.close()
+        self._drawn: Drawn = drawn(self._level, self._kind, task.seed, self._setting)
+        self._world, self._answer = self._drawn.open(), None
+        self._browser = TextBrowser(self._sites(self._world, task), HOME)
+        self._shown = ShownChanges(self._world, MAIN)
+        person = self._world.state.get("supervisor.person", MAIN) or {}
+        self._said = (
+            f"You act for {person.get('name')}. It is {self._world.now}.\n"
+            f"Task: {self._drawn.task.instruction}"
+        )
+        return self._observation()
+
+    def _act(self, action: Action) -> Transition:
+        try:
+            gesture = gesture_in(action)
+            if gesture.kind in ("answer", "give up"):
+                return self._end(gesture)
+            self._browser.do(gesture)
+        except InputError as wrong:
+            return refused(str(wrong))
+        self._said = ""
+        return Transition(self._observation(), info=self._shown.take())
+
+    def close(self) -> None:
+        if self._world is not None:
+            self._world.close()
+        self._world = None
+
+    def elements(self) -> Sequence[Element]:
+        self._current()
+        return self._browser.elements()
+
+    def caption(self) -> str:
+        return self._said
+
+    def state_key(self) -> str:
+        key = self._running().key()
+        return hashed(self._current().id, key, self._over, self._answer, self._browser.state())
+
+    def progress(self) -> float:
+        """Return the share of the wanted changes, and of the answer, less other changes."""
+        return self._verdict().progress
+
+    def oracle(self) -> Sequence[Action]:
+        """Return the rest of the reference; empty if it no longer leads to success."""
+        world = self._running()
+        if self._over:
+            return []
+        tried = (rest_of(world, task, self._drawn.ways) for task in self._drawn.variants())
+        found = next((rest for rest in tried if rest is not None), None)
+        if found is None:
+            return []
+        calls, answer = found
+        fork = world.fork()
+        sites = self._sites(fork, self._current())
+        walk = Walk(sites, self._browser.url, self._browser.held())
+        walk.make(calls)
+        fork.close()
+        gestures = [*walk.gestures, Gesture("answer", text=answer or "")]
+        return [Action(write_line(gesture)) for gesture in gestures]
+
+    def sample_action(self, rng: random.Random) -> Action:
+        """Return a click on something, or a word typed into a field."""
+        self._current()
+        some = [one for one in self.elements() if one.role in INTERACTIVE]
+        chosen = rng.choice(some)
+        if chosen.role == "textbox":
+            words = self._drawn.task.instruction.split()
+            return Action(write_line(Gesture("type", Id(chosen.id), text=rng.choice(words))))
+        return Action(write_line(Gesture("click", Id(chosen.id))))
+
+    # ── details ──────────────────────────────────────────────────────────────
+
+    def _sites(self, world: World, task: Task) -> AppSites:
+        return AppSites.of(world, task.seed, self._languages)
+
+    def _running(self) -> World:
+        self._current()
+        assert self._world is not None
+        return self._world
+
+    def _observation(self) -> Observation:
+        page = f"{self._browser.url}\n{flat(self._browser.elements())}"
+        return Observation("\n".join(filter(None, [self._said, page])))
+
+    def _verdict(self) -> Verdict:
+        return judged(self._running(), self._drawn.ways, self._answer)
+
+    def _end(self, gesture: Gesture) -> Transition:
+        self._answer = gesture.text if gesture.kind == "answer" else None
+        verdict = self._verdict()
+        success = verdict.success and gesture.kind == "answer"
+        self._said = self.OVER
+        info = {"effect": verdict.effect, "wording": verdict.wording, "reply": verdict.answer}
+        return Transition(
+            Observation(self.OVER),
+            reward=float(success),
+            terminated=True,
+            success=success,
+            info={**info, "collateral": list(verdict.collateral)},
+        )

@@ -1,0 +1,106 @@
+"""Observations made of an environment's elements and its picture (`observation=tree+picture`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from palaestra.core.element_text import flat, mark_list, tree
+from palaestra.core.environment import (
+    Action,
+    Capability,
+    Environment,
+    Observation,
+    Spec,
+    Transition,
+)
+from palaestra.core.errors import InputError
+from palaestra.core.message import Image
+from palaestra.core.rare_capabilities import caption_of, elements_of, picture_of
+from palaestra.environments.shared.marked_picture import with_marks
+from palaestra.environments.wrappers.wrapper import Wrapper, require_one_player
+
+VIEWS = ("tree", "text", "changes", "marks", "picture")
+PICTURED = frozenset(("marks", "picture"))  # views that have an image
+
+ABOUT = {
+    "tree": "You see a page as its tree of elements, each with its [id].",
+    "text": "You see the words of a page, and what can be acted on with its [id].",
+    "changes": (
+        "You see the words of a page, and what can be acted on with its [id]; after each gesture "
+        "only what the page did not show before."
+    ),
+    "marks": "You see a picture of a page, in which what can be acted on has a #number.",
+    "picture": "You see a picture of a page.",
+}
+
+
+class View(Wrapper):
+    """Views of a page in place of the environment's own text.
+
+    `tree` and `text` are texts, `changes` is the lines of `text` that were not there before the
+    gesture, `picture` is an image, and `marks` an image with numbers and their list; several are
+    joined by "+". Before them stands what no view shows: the goal, or what came
+    of the last gesture. An invalid action is answered in words only.
+    """
+
+    def __init__(self, inner: Environment, value: str = "tree") -> None:
+        super().__init__(inner, value)
+        self._views = value.split("+")
+        self._before: set[str] = set()  # the lines before the gesture
+
+    @classmethod
+    def adapt_spec(cls, spec: Spec, value: str) -> Spec:
+        require_one_player(spec, f"observation={value}")
+        pictured = not PICTURED.isdisjoint(value.split("+"))
+        needed = [Capability.ELEMENTS, *([Capability.PICTURE] if pictured else [])]
+        for capability in needed:
+            if capability not in spec.capabilities:
+                raise InputError(
+                    f"observation={value} needs '{capability}', which '{spec.name or spec.id}' "
+                    "does not declare; leave the knob out."
+                )
+        return replace(spec, images=True) if pictured else spec
+
+    @property
+    def instructions(self) -> str:
+        return "\n".join([self.inner.instructions, *(ABOUT[view] for view in self._views)])
+
+    def step(self, action: Action) -> Transition:
+        if "changes" in self._views:
+            self._before = set(flat(elements_of(self.inner)).splitlines())
+        return super().step(action)
+
+    def after_reset(self, observation: Observation) -> Observation:
+        self._before = set()
+        return self._seen(observation)
+
+    def after_step(self, transition: Transition) -> Transition:
+        seen = self._seen(transition.observation)
+        return replace(super().after_step(transition), observation=seen)
+
+    def _seen(self, observation: Observation) -> Observation:
+        elements = elements_of(self.inner)
+        picture = b"" if PICTURED.isdisjoint(self._views) else picture_of(self.inner)
+        texts, images = [caption_of(self.inner)], []
+        for view in self._views:
+            match view:
+                case "tree":
+                    texts.append(tree(elements))
+                case "text":
+                    texts.append(flat(elements))
+                case "changes":
+                    lines = flat(elements).splitlines()
+                    texts += [line for line in lines if line not in self._before]
+                case "marks":
+                    texts.append(mark_list(elements))
+                    images.append(Image.of(with_marks(picture, elements)))
+                case "picture":
+                    images.append(Image.of(picture))
+        text = "\n".join(filter(None, texts))
+        return replace(observation, text=text, images=tuple(images))
+
+
+def is_view(value: str) -> bool:
+    """Return whether a value of the knob names views, each once."""
+    views = value.split("+")
+    return set(views) <= set(VIEWS) and len(set(views)) == len(views)
