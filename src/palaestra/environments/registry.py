@@ -212,7 +212,7 @@ FAMILIES: dict[str, Family] = {
         "Apache-2.0",
     ),
     "procedures": Family(
-        "palaestra.synthesis.procedure_tasks:Procedures",
+        "palaestra.environments.families.synthesised.procedure_tasks:Procedures",
         "",
         "after ALMITA (Arcadinho et al. 2024) and JourneyBench (Balaji et al. 2026)",
         "conversations by written procedures, of a folder that `palaestra synthesise` made",
@@ -261,7 +261,7 @@ FAMILIES: dict[str, Family] = {
         "Apache-2.0",
     ),
     "synthesised": Family(
-        "palaestra.synthesis.synthesised_tasks:SynthesisedApps",
+        "palaestra.environments.families.synthesised.synthesised_tasks:SynthesisedApps",
         "",
         "after BUTTON (Chen et al. 2024) and AgentScaler (Fang et al. 2025)",
         "the tasks of a folder that `palaestra synthesise` made: `synthesised/FOLDER`",

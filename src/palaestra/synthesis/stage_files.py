@@ -10,7 +10,6 @@ to the byte. A file that was changed later is refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -20,17 +19,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from palaestra.core.errors import InputError
+from palaestra.environments.families.synthesised.finished_folder import STATE, Made, digest
 from palaestra.store.codec import JSON
 from palaestra.store.disk import replace_durably, replacing_file
 from palaestra.store.lock import RunLock
 
 VERSION = 1  # rises when equal settings may give other files
-STATE = "synthesis.json"
-LAST = "rows"  # the stage after all others
 LOCK = ".lock"
-
-Made = dict[str, list[Any]]
-"""The lines of each stage that is finished, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +124,7 @@ class StageFolder:
         with replacing_file(self._file(stage.name)) as fresh, fresh.open("wb") as stream:
             for lines in items:
                 stream.writelines(_line(line) for line in lines)
-        self._finished[stage.name] = _digest(self._file(stage.name).read_bytes())
+        self._finished[stage.name] = digest(self._file(stage.name).read_bytes())
         self._note()
 
     def _journalled(self, stage: str) -> tuple[list[list[Any]], int]:
@@ -164,35 +159,13 @@ class StageFolder:
         """
         file = self._file(stage)
         content = file.read_bytes() if file.exists() else b""
-        if not file.exists() or _digest(content) != self._finished[stage]:
+        if not file.exists() or digest(content) != self._finished[stage]:
             what = "was changed" if file.exists() else "is missing"
             raise InputError(
                 f"{file} {what} since the stage '{stage}' was finished, and later stages would no "
                 "longer follow from it; restore it, or name a new folder."
             )
         return [json.loads(line) for line in content.splitlines()]
-
-
-def finished_stages(path: Path) -> tuple[Mapping[str, Any], Made]:
-    """Return the settings of a folder whose stages are all finished, and the lines of each stage.
-
-    Raises:
-        InputError: it holds no synthesis, one that is not finished, or a file was changed since.
-    """
-    try:
-        state = (path / STATE).read_text(encoding="utf-8")
-        settings = dict(json.loads(state)["settings"])
-        del settings["version"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{path} holds no synthesis; name the folder of `palaestra synthesise … --to FOLDER`."
-        ) from None
-    folder = StageFolder(path, settings)
-    if LAST not in folder._finished:
-        raise InputError(
-            f"The synthesis in {path} is not finished; give the command that began it once more."
-        )
-    return settings, {name: folder._lines(name) for name in folder._finished}
 
 
 def _line(document: JSON) -> bytes:
@@ -204,7 +177,3 @@ def _append(journal: IO[bytes], document: JSON) -> None:
     journal.write(_line(document))
     journal.flush()
     os.fsync(journal.fileno())
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -34,7 +34,6 @@ PDF = b"%PDF"
 SHEET_PART = "xl/workbook.xml"  # that only an xlsx has
 MADE = datetime(2026, 1, 1, tzinfo=UTC)  # the date in all documents
 ENTRY_DATE = (1980, 1, 1, 0, 0, 0)  # of the files in a zip
-UNIX = 3  # the system that a zip names as its maker
 REMEMBERED = 512  # meanings
 
 
@@ -260,7 +259,6 @@ def _saved(document: Any) -> str:
     with zipfile.ZipFile(written) as old, zipfile.ZipFile(fixed, "w") as new:
         for name in old.namelist():
             entry = zipfile.ZipInfo(name, ENTRY_DATE)
-            entry.create_system = UNIX
             part = re.sub(rb">[^<]*</dcterms:(created|modified)>", date, old.read(name))
             new.writestr(entry, part, zipfile.ZIP_DEFLATED)
     return base64.b64encode(fixed.getvalue()).decode()

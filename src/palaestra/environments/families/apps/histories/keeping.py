@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from palaestra.environments.families.apps import office_formats
 from palaestra.environments.families.apps.histories.scene import Scene
+from palaestra.environments.families.apps.office_formats import Cell
 from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.apps.state import Row
 
@@ -69,11 +70,11 @@ def documents(scene: Scene) -> None:
         folders = state.find("files.folder", owner=person.id)
         made: list[tuple[str, str, str]] = []
         for thing in scene.things(3):
-            rows = [
+            rows: list[list[Cell]] = [
                 [item.capitalize(), rng.randint(6, 80) / 2, rng.randint(1, 9)]
                 for item in scene.things(rng.randint(4, 7))
             ]
-            head = ["Item", "Price", "Pieces"]
+            head: list[Cell] = ["Item", "Price", "Pieces"]
             made.append(("sheet", f"{thing}.xlsx", office_formats.sheet([head, *rows])))
         for thing in scene.things(3):
             other = rng.choice(scene.known(person))

@@ -15,8 +15,8 @@ from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.registry import make, spec, tasks
 from palaestra.evaluation.attribution.adherence import journey_score
+from tests.environments.families.synthesised.test_procedures import RETURNS
 from tests.synthesis.made import COUNTY, made
-from tests.synthesis.test_procedures import RETURNS
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from palaestra.environments.families.apps.drawing import Drawn
 from palaestra.environments.families.apps.environment import Apps
 from palaestra.environments.families.apps.population import world_template
 from palaestra.environments.families.apps.surfaces import SURFACES
-from palaestra.synthesis.finished_folder import (
+from palaestra.environments.families.synthesised.finished_folder import (
     TASK,
     deal,
     folder_of,
@@ -29,8 +29,7 @@ from palaestra.synthesis.finished_folder import (
     name_parts,
     state_of,
 )
-from palaestra.synthesis.linked_worlds import SIZE, suite_of, world_of
-from palaestra.synthesis.task_stage import task_of
+from palaestra.environments.families.synthesised.lines import SIZE, suite_of, task_of, world_of
 
 TASKS = 256  # that are remembered
 

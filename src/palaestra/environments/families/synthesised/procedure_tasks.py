@@ -15,7 +15,7 @@ from typing import Any
 from palaestra.core.environment import Action, Observation, Spec, Transition, declared
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split, Task, TaskSet
-from palaestra.synthesis.finished_folder import (
+from palaestra.environments.families.synthesised.finished_folder import (
     TASK,
     deal,
     folder_of,
@@ -23,8 +23,8 @@ from palaestra.synthesis.finished_folder import (
     made_in,
     name_parts,
 )
-from palaestra.synthesis.procedure_desk import ProcedureDesk
-from palaestra.synthesis.procedures import Path, Procedure, parse_procedure
+from palaestra.environments.families.synthesised.procedure_desk import ProcedureDesk
+from palaestra.environments.families.synthesised.procedures import Path, Procedure, parse_procedure
 
 STEPS = "steps"  # the form in which a step is told at a time
 FORMS = (STEPS,)
@@ -57,7 +57,7 @@ class Procedures(ProcedureDesk, id="procedures", free_text=True):
         return listed(environment, _splits(_conversations(path)[1]))
 
     def _begin(self, task: Task) -> Observation:
-        number = dict(task.parameters).get(TASK)
+        number: Any = dict(task.parameters).get(TASK)
         known = _splits(self._lines).get(task.split, ())
         if list(task.parameters) != [TASK] or number not in known:
             raise InputError(

@@ -15,7 +15,7 @@ from palaestra.core.message import ToolCall
 from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool, checked, parse_call
 from palaestra.environments.base import Adapter, hashed
-from palaestra.synthesis.procedures import Path, Procedure, Step
+from palaestra.environments.families.synthesised.procedures import Path, Procedure, Step
 
 RULES = (
     "You help a user by a written procedure. Reply with one message to the user, or with one tool "

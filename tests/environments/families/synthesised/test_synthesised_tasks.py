@@ -16,8 +16,8 @@ from palaestra.core.errors import InputError
 from palaestra.core.task import Split, Task
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
+from palaestra.environments.families.synthesised.synthesised_tasks import folder
 from palaestra.environments.registry import make, spec, tasks
-from palaestra.synthesis.synthesised_tasks import folder
 from tests.synthesis.made import COUNTY, lines, made
 
 WORLDS = 4
