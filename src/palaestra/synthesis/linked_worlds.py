@@ -16,11 +16,12 @@ from palaestra.core.errors import InputError
 from palaestra.environments.families.apps.compiler.blueprint import Blueprint, Entity
 from palaestra.environments.families.apps.population import START, world_template
 from palaestra.environments.families.apps.world import World
+from palaestra.environments.families.synthesised.finished_folder import Made
 from palaestra.environments.families.synthesised.lines import SIZE, suite_of
 from palaestra.store.codec import JSON
 from palaestra.synthesis.blueprint_stage import passed
 from palaestra.synthesis.domain_file import Domain
-from palaestra.synthesis.stage_files import Made, Stage
+from palaestra.synthesis.stage_files import Stage
 
 
 def world_stage(domain: Domain) -> Stage:

@@ -18,6 +18,7 @@ from palaestra.core.task import Task
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.drawing import Drawn
 from palaestra.environments.families.apps.environment import Apps
+from palaestra.environments.families.synthesised.finished_folder import Made
 from palaestra.environments.families.synthesised.synthesised_tasks import drawn_task, is_repeated
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.rollout.groups import Job
@@ -27,7 +28,7 @@ from palaestra.store.codec import JSON
 from palaestra.store.exchange.chat_jsonl import conversations
 from palaestra.store.exchange.episode_schema import episode_document, episode_of
 from palaestra.synthesis.domain_file import Domain
-from palaestra.synthesis.stage_files import Made, Stage
+from palaestra.synthesis.stage_files import Stage
 
 PHASE = "synthesised"
 

@@ -13,13 +13,14 @@ from palaestra.core.model import Model
 from palaestra.environments.families.apps.composing.composition import Composer, Composition
 from palaestra.environments.families.apps.composing.gate import rejection
 from palaestra.environments.families.apps.world import World
+from palaestra.environments.families.synthesised.finished_folder import Made
 from palaestra.environments.families.synthesised.lines import Worded, suite_of, world_of, written
 from palaestra.environments.families.synthesised.linked_goals import linked_atoms
 from palaestra.store.codec import JSON
 from palaestra.synthesis.committee import reworded
 from palaestra.synthesis.domain_file import Domain, Explore, Review
 from palaestra.synthesis.exploration import beginnings, explored
-from palaestra.synthesis.stage_files import Made, Stage
+from palaestra.synthesis.stage_files import Stage
 
 TRIES = 60  # draws for one task
 
