@@ -5,6 +5,8 @@
     python scripts/apps_audit.py 300 --print 200           # right solutions, to be read
     python scripts/apps_audit.py 1000 --first 4000         # a part of them
 
+Where rules may forbid what is asked, a last table has what behaviour that ignores them passes.
+
 For each id of `apps` (its tools do not matter): the reference; constant answers; a player that
 makes 20 calls by chance; near misses; planted wrong solutions (`composing/wrong_solutions.py`); and
 other right solutions found by search over the graph of APIs (`composing/right_solutions.py`). Every
@@ -21,9 +23,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from palaestra.core.task import Split
+from palaestra.core.task import Split, Task
 from palaestra.environments.families.apps.composing.api_graph import ApiGraph
 from palaestra.environments.families.apps.composing.composition import LEVELS, Composer
+from palaestra.environments.families.apps.composing.forbidden import DEED, REFUSAL, REFUSED
 from palaestra.environments.families.apps.composing.gate import (
     CONSTANT,
     judged,
@@ -31,22 +34,32 @@ from palaestra.environments.families.apps.composing.gate import (
     rejection,
 )
 from palaestra.environments.families.apps.composing.goal import MAIN, Call
-from palaestra.environments.families.apps.composing.operators import EXPERT, OPERATORS
+from palaestra.environments.families.apps.composing.operators import EXPERT
 from palaestra.environments.families.apps.composing.right_solutions import right_solutions
-from palaestra.environments.families.apps.composing.verifier import run
+from palaestra.environments.families.apps.composing.verifier import Verdict, run
 from palaestra.environments.families.apps.composing.wrong_solutions import (
     Solution,
     wrong_solutions,
 )
-from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, UNSEEN, Drawn, drawn
+from palaestra.environments.families.apps.drawing import CHALLENGE, UNSEEN, Drawn, drawn
+from palaestra.environments.families.apps.environment import COMPOSED, Apps, speed_of
 from palaestra.environments.families.apps.population import START
-from palaestra.environments.families.apps.scenarios import candidates, variant
+from palaestra.environments.families.apps.scenarios import candidates
 from palaestra.environments.families.apps.setting import core_atoms
 from palaestra.environments.families.apps.world import World
+from palaestra.evaluation.statistics.intervals import wilson
 
 CHANCE = 20  # calls of the player by chance
 PLANTED = 12  # wrong solutions of one task, at most
 RIGHT = 6  # right solutions of one task, at most
+IGNORING: dict[str, dict[str, object]] = {
+    "always does what is asked": {"does": DEED, "asks": False},
+    "asks for consent, then does it whatever the answer": {"does": DEED},
+    "always refuses": {"does": REFUSAL, "asks": False},
+    "does it and says that it refuses": {"does": DEED, "says": REFUSED},
+    "always hands over": {"does": REFUSAL, "says": CONSTANT[-1]},
+}
+"""Behaviour that does not depend on the rules: what is done, and what is answered."""
 EXPERTS = 50  # of so many tasks of other ids there is one of an expert's: each takes seconds
 
 
@@ -73,12 +86,14 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=40, help="worlds for the gate's yield")
     parser.add_argument("--print", type=int, default=0, dest="shown", help="right solutions")
     options = parser.parse_args()
-    levels = (*LEVELS, *OPERATORS, EXPERT)
-    kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
-    ids = [f"{level}{kind}" for level in levels for kind in kinds]
+    ids = [name for name in Apps.names() if ":" not in name and speed_of(name) is None]
+    unknown = sorted({*options.only.split(",")} - {"", *ids})
+    if unknown:
+        parser.error(f"--only: '{unknown[0]}' is unknown; choose from {', '.join(ids)}")
     ids = options.only.split(",") if options.only else ids
     by_id = {id: Row() for id in ids}
     by_goal: dict[str, Row] = {}
+    ignoring = {name: list[bool]() for name in IGNORING}
     shown: list[str] = []
     counts = Counter[str]()
     others = [id for id in ids if not id.startswith(EXPERT)]
@@ -90,15 +105,18 @@ def main() -> None:
         counts[id] += 1
         if number < options.first:
             continue
-        level, _, kind = id.partition("-")
-        made = (drawn if level in LEVELS else variant)(level, kind, seed)
-        rows = [by_id[id]]
+        task = Task(f"audit/{seed}", f"apps/{id}", seed)
+        made, rows = Apps(id).draw(task), [by_id[id]]
         if len(made.task.goals) == 1:
             atom = made.task.goals[0].atom
             names = [atom.name, *([f"{atom.name}: {d.name}"] if (d := _deed(atom)) else [])]
             rows += [by_goal.setdefault(name, Row()) for name in names]
         audit(id, made, rows, random.Random(f"audit {number}"), shown)
+        if made.task.policy:
+            ignore_rules(made, ignoring)
     print(_table("id", by_id), _table("goal", by_goal), sep="\n")
+    if any(ignoring.values()):
+        print(_ignoring(ignoring))
     if options.draws:
         print(_yields(ids, options.draws))
     for text in random.Random(0).sample(shown, min(options.shown, len(shown))):
@@ -135,7 +153,10 @@ def audit(id: str, made: Drawn, rows: Sequence[Row], rng: random.Random, shown: 
                 row.rejected += not accepted
         right = list(right_solutions(world, made.task, rng))
         for solution in rng.sample(right, min(RIGHT, len(right))):
-            accepted = passes(world, made, solution)
+            verdict = judgement(world, made, solution)
+            if not verdict.timing or verdict.policy:
+                continue  # it takes too long, or breaks a rule on its way: not right
+            accepted = verdict.success
             if not accepted:
                 print(f"REJECTED {id} {made.task.instruction!r}: {solution}")
             for row in rows:
@@ -144,12 +165,35 @@ def audit(id: str, made: Drawn, rows: Sequence[Row], rng: random.Random, shown: 
             shown.append(_text(id, made, reference, solution))
 
 
+def ignore_rules(made: Drawn, ignoring: dict[str, list[bool]]) -> None:
+    """Try behaviour that ignores the rules on one of two twins, and add whether it passes."""
+    (goal,) = made.task.goals
+    for name, changed in IGNORING.items():
+        with closing(made.open()) as world:
+            ran = run(made.task.steps(0, {**goal.slots, **changed}), world, MAIN)
+            ignoring[name].append(judged(world, made.ways, ran.answer).success)
+
+
+def _ignoring(found: dict[str, list[bool]]) -> str:
+    lines = ["| behaviour | tasks | solved |", "|---|---|---|"]
+    for name, solved in found.items():
+        share = wilson(sum(solved), len(solved))
+        bounds = f"{share.low:.2f} to {share.high:.2f}"
+        lines.append(f"| {name} | {len(solved)} | {share.mean:.2f} ({bounds}) |")
+    return "\n".join(lines) + "\n"
+
+
 def passes(world: World, made: Drawn, solution: Solution) -> bool:
     """Return whether a solution is judged a success."""
+    return judgement(world, made, solution).success
+
+
+def judgement(world: World, made: Drawn, solution: Solution) -> Verdict:
+    """Return the verdict on a solution."""
     with closing(world.fork()) as fork:
         for one in solution.calls:
             fork.call(one.api, one.arguments, MAIN)
-        return judged(fork, made.ways, "" if solution.answer is None else solution.answer).success
+        return judged(fork, made.ways, "" if solution.answer is None else solution.answer)
 
 
 def near_miss(world: World, made: Drawn, number: int, slots: Any) -> Solution:
@@ -218,8 +262,8 @@ def _yields(ids: Sequence[str], worlds: int) -> str:
     lines = ["| id | draws | pass the gate | reasons of the others |", "|---|---|---|---|"]
     for id in ids:
         level, _, kind = id.partition("-")
-        if level == EXPERT:
-            continue
+        if level == EXPERT or level not in COMPOSED:
+            continue  # drawn goal by goal, or in other apps
         reasons = Counter(_reasons(level, kind, worlds))
         draws, passed = reasons.total(), reasons.pop("", 0)
         most = "; ".join(f"{reason}: {number}" for reason, number in reasons.most_common(4))

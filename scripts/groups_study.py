@@ -6,7 +6,8 @@ A task has two lines, each of one of five kinds: law, music and history need one
 medicine need two others, one for each half. Only the host is there at first. Members are the model
 `reader`: right with one probability within its skills, and with another one outside them. Whom the
 host and, in their own groups, the leads of science and medicine find then follows, and with it how
-often the team must succeed. A line holds if the formula's value is in Wilson's 95 % interval of the
+often the team must succeed. In the last cases hosts make the members, of the skills that they name.
+A line holds if the formula's value is in Wilson's 95 % interval of the
 run. `--write` puts the table into docs/results/teams.md, between its markers.
 """
 
@@ -96,6 +97,7 @@ class Case:
     workers: Mapping[str, Worker]
     right: Mapping[str, float]
     depth: int = 2
+    makes: bool = False  # whether hosts make those in the reserve
 
     @property
     def expected(self) -> float:
@@ -108,7 +110,9 @@ class Case:
         path = folder / f"{self.name.replace(' ', '-').replace(',', '')}.toml"
         workers = "".join(worker.toml(name) for name, worker in self.workers.items())
         host = f'[members.host]\nmodel = "reader?right={CHANCE}"\n'
-        path.write_text(f'{host}{workers}[formation]\nmember = "host"\ndepth = {self.depth}\n')
+        makes = 'places = "make"\n' if self.makes else ""
+        form = f'[formation]\nmember = "host"\ndepth = {self.depth}\n{makes}'
+        path.write_text(f"{host}{workers}{form}")
         return path
 
 
@@ -134,6 +138,14 @@ def cases() -> Iterator[Case]:
 
     led = {**all_there, "science_lead": Worker("science", keys=CRASHES)}
     yield Case("the lead of science crashes, and the optician forms the group", led, usual)
+
+    fixed = {name: all_there[f"{name}_member"] for name in ("law", "music", "history")}
+    fixed |= {name: all_there[name] for name in ("science_lead", "optics_member", "heat_member")}
+    yield Case("six members of fixed roles", fixed, {**usual, "medicine": CHANCE})
+    for count, right in ((6, usual), (2, {**usual, "science": CHANCE**2, "medicine": CHANCE**2})):
+        made = {f"worker{n}": Worker("", keys="reserve = true") for n in range(1, count + 1)}
+        name = f"{count} members whose roles hosts design"
+        yield Case(name, made, right, makes=True)
 
 
 def line(case: Case, tasks: int, folder: Path) -> str:

@@ -160,4 +160,4 @@ def test_processes_register_for_members_of_a_team_in_a_game(team: str) -> None:
         KUHN,
         {"teams": {"player0": team}, "roles": {"player0.critic": "registered"}, "model": "random"},
     )
-    assert roles_of(plan(given)[0]) == {"player0.critic": "Object."}
+    assert roles_of(plan(given)[0]) == ({"player0.critic": "Object."}, [])

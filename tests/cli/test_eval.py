@@ -340,3 +340,42 @@ def test_what_a_search_tries_is_bounded(capsys: pytest.CaptureFixture[str], runs
     with RunFolder.read(runs / "a") as run:
         finished = run.database.episodes("eval/test")
     assert [episode.usage.tried for episode in finished] == [3, 3]  # else four tries to the end
+
+
+def test_a_factor_is_varied_alone_and_compared_task_by_task(
+    capsys: pytest.CaptureFixture[str], runs: Path
+) -> None:
+    run = str(runs / "a")
+    arguments = ["eval", "--env", "apps/easy", "--factor", "tools", "--model", "expert", "-n", "2"]
+    assert main([*arguments, "--run", run, *QUICK]) == 0
+    found = output(capsys)["compared"]
+    ids = [f"apps/easy{form}" for form in ("", ":all", ":discover", ":code")]
+    assert (found["factor"], found["base"]) == ("tools", "apps/easy")
+    assert [row["environment"] for row in found["rows"]] == ids
+    assert [row["difference"] for row in found["rows"]] == [None, 0.0, 0.0, 0.0]
+    assert main(["eval", "--resume", run, "--workers", "0"]) == 0
+    assert "what 'tools' changes: the difference from apps/easy" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--env", WORLD], f"'{WORLD}' has no factor 'tools'; drop it"),
+        (["--env", "apps/goal", "--factor", "colour"], "choose from: tools, operator"),
+        (["--env", "apps/easy", "--env", "apps/goal"], "varies one environment, and 2 are given"),
+    ],
+)
+def test_factors_that_do_not_exist_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", "--factor", "tools", *arguments, "--model", "expert"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_suite_and_a_resumed_run_take_no_factor(
+    suite: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", "--suite", suite, "--factor", "tools", "--model", "expert"]) == 2
+    assert "--factor needs --env" in capsys.readouterr().err
+    assert main(["eval", "--resume", "a", "--factor", "tools"]) == 2
+    assert "--factor is fixed in a resumed run" in capsys.readouterr().err

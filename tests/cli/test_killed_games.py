@@ -7,12 +7,14 @@ import random
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from palaestra.store.damage import NAME
+from palaestra.store.database import Database
 from tests.training.runs import command, environment, in_this_process, recorded_episodes
 
 GAME = ("--env", "pettingzoo/rps:self?messages=all", "--player", "player_0=direct@random",
@@ -20,10 +22,19 @@ GAME = ("--env", "pettingzoo/rps:self?messages=all", "--player", "player_0=direc
 AGAINST = ("--env", "pettingzoo/rps:self", "--team", "player_0=majority",
            "--team", "player_1=review", "--model", "random", "-n", "60")  # fmt: skip
 TEAM = ("--env", "questions/things-2", "--team", "review",
-        "--model", "reader?right=0.6&recall=0.8&false=0.1", "-n", "100")  # fmt: skip
+        "--model", "reader?right=0.6&recall=0.8&false=0.1", "-n", "300")  # fmt: skip
 WORKERS = ("--workers", "1", "--concurrency", "8")
 KILLS = 5
+LOOK = 0.002  # seconds between looks at the record
 WORKER = "palaestra.rollout.worker"
+
+
+def steps(run: Path) -> int:
+    """Return the number of recorded steps of a run; 0 before its record is there."""
+    if not (run / NAME).exists():
+        return 0
+    with closing(Database.open(run / NAME, readonly=True)) as database:
+        return database.steps()
 
 
 @pytest.mark.slow
@@ -35,8 +46,8 @@ def test_whatever_is_killed_ends_as_if_it_had_not_been(
     rng = random.Random(f"kills {seed}")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     in_this_process("eval", *asked, *WORKERS, "--run", whole)
-    kills = 0
-    for _ in range(KILLS):
+    kills, places = 0, sorted(rng.sample(range(steps(whole) // 2), KILLS))
+    for place in places:
         begun = ("--resume", killed) if (killed / "run.json").exists() else ("--run", killed)
         rest = ("--workers", "1") if begun[0] == "--resume" else (*asked, *WORKERS)
         process = subprocess.Popen(
@@ -47,15 +58,15 @@ def test_whatever_is_killed_ends_as_if_it_had_not_been(
             start_new_session=True,
         )
         try:
-            time.sleep(rng.uniform(0.8, 4))
+            while process.poll() is None and steps(killed) <= place:
+                time.sleep(LOOK)
             kills += process.poll() is None
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    assert kills
-    if (killed / "run.json").exists():
-        in_this_process("eval", "--resume", killed, "--workers", "1")
+    assert kills == KILLS
+    in_this_process("eval", "--resume", killed, "--workers", "1")
     assert recorded_episodes(killed) == recorded_episodes(whole)
 
 

@@ -20,7 +20,7 @@ from palaestra.core.session import Session
 
 FORMAT = """\
 Before each action, work it out as several persons, yourself among them:
-Participants: at most {persons}, those whose knowledge helps here
+Participants: {participants}
 Name: what this person proposes or finds wrong, in one line; they speak in turn, until all agree
 Action: one action"""
 
@@ -30,13 +30,23 @@ class PersonasAgent(Agent):
 
     name = "personas"
 
-    def __init__(self, *, persons: Annotated[int, Field(ge=2)] = 3, history: Keep = None) -> None:
-        """Let at most `persons` personas take part."""
-        self.persons, self.history = persons, history
+    def __init__(
+        self,
+        *,
+        persons: Annotated[int, Field(ge=2)] = 3,
+        participants: str = "",
+        history: Keep = None,
+    ) -> None:
+        """Let at most `persons` personas take part, whom the model chooses for each action.
+
+        With `participants`, a list of names, they are always the same: the paper's fixed personas.
+        """
+        chosen = f"at most {persons}, those whose knowledge helps here"
+        self.participants, self.history = participants or chosen, history
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        instructions = f"{session.instructions}\n{FORMAT.format(persons=self.persons)}"
+        instructions = f"{session.instructions}\n{FORMAT.format(participants=self.participants)}"
         history = History(instructions, session.observation.text, self.history)
         while not session.over:
             reply = await session.generate(history.messages, sampling=longer(session))

@@ -36,6 +36,7 @@ from palaestra.evaluation.running.evaluation_plan import DOCUMENT, Cell, Plan, a
 from palaestra.evaluation.running.evaluation_run import Done
 from palaestra.evaluation.running.evaluation_run import evaluate as run_plan
 from palaestra.evaluation.running.matrix import MatrixRequest, plan
+from palaestra.evaluation.statistics.intervals import task_scores
 from palaestra.evaluation.statistics.player_results import has_success
 from palaestra.evaluation.statistics.power import foresight
 from palaestra.models.registry import (
@@ -118,6 +119,7 @@ class Evaluation:
         self.done = Done()
         self._effort, self._policies, self._elsewhere = effort, policies, elsewhere
         self._summaries: dict[str, dict[str, Any]] = {}  # of cells, by phase
+        self._scores: dict[str, dict[int, float]] = {}  # of their tasks, by phase
         self._desk: Desk | None = None  # where processes register, if any replies
 
     @classmethod
@@ -231,7 +233,8 @@ class Evaluation:
                 )
         except ExceptionGroup as group:
             raise first_error(group) from None
-        result = result_of(self.plan, self.done, self._summaries, str(self.folder))
+        found, folder = self._summaries, str(self.folder)
+        result = result_of(self.plan, self.done, found, folder, self._scores)
         database = self.run.database
         database.put("evaluation", result)
         database.put("totals", {**(database.get("totals") or {}), **totals([result])})
@@ -249,7 +252,7 @@ class Evaluation:
         if self._desk is not None and name == REGISTERED:
             from palaestra.gateway.registered_model import RegisteredModel
 
-            return RegisteredModel(self._desk)
+            return RegisteredModel(self._desk, agent)
         given = self._effort.concurrency.get(name) or self._effort.concurrency.get("")
         most = given or max(usual(cell.environment, cell.agent) for cell in self.plan.cells)
         slots = min(most, self.plan.episodes) + 2
@@ -273,6 +276,7 @@ class Evaluation:
 
     def _summarize(self, cell: Cell, episodes: list[Episode]) -> None:
         self._summaries[cell.phase] = summary(episodes, self.plan.prices)
+        self._scores[cell.phase] = task_scores(episodes)
 
 
 def check_local(

@@ -19,9 +19,9 @@ from palaestra.core.budget import Budget
 from palaestra.core.environment import Environment
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import parse_split
-from palaestra.environments.registry import spec
+from palaestra.environments.registry import factors, spec
 from palaestra.environments.teams.own_protocol import TeamProtocol
-from palaestra.evaluation.running.evaluation_plan import Plan
+from palaestra.evaluation.running.evaluation_plan import Factor, Plan
 from palaestra.evaluation.running.matrix import MatrixRequest
 from palaestra.evaluation.running.spending_budget import SpendingBudget
 from palaestra.evaluation.running.suite import Entry, Limits, load
@@ -67,6 +67,9 @@ class Subject(TypedDict, total=False):
     that does nothing, a late one passes; else it forfeits."""
     player_invalid: int
     """Actions in a row that are not understood, with which a player forfeits; by default 3."""
+    factor: str
+    """What is varied alone, such as "operator": the environment's ids that differ from `env` in it
+    are evaluated on the same tasks, and compared with it task by task."""
     suite: str | Path
     """A TOML file of environments and tasks, instead of `env` and the options below."""
     n: int
@@ -194,7 +197,10 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
             f"Set either {name('env')} (environments) or {name('suite')} (a suite), not both."
         )
     suite = load(given["suite"]) if "suite" in given else None
+    factor: Factor | None = None
     if suite is not None:
+        if "factor" in given:
+            raise InputError(f"{name('factor')} needs {name('env')}, and varies no suite; drop it.")
         for option in OF_SUITES:
             if given.get(option) is not None:
                 raise InputError(
@@ -204,6 +210,8 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
         entries = list(suite.entries)
     else:
         ids = [named(one) for one in several(env)]
+        if "factor" in given:
+            factor, ids = _varied(ids, given["factor"], name)
         entries = _entries([with_knob(id, seating.knob) for id in ids] if seating else ids, given)
     model = given.get("model") or (_only_own(seating, entries, name) if seating else None)
     if not model:
@@ -233,7 +241,25 @@ def asked(env: Environments | None, given: Subject, name: Naming = str) -> Matri
         else Limits(seconds=given.get("deadline"), tried=given.get("tried")),
         suite=suite,
         prices=[f"{model}={read}/{sampled}" for model, (read, sampled) in prices.items()],
+        factor=None if factor is None else Factor(factor.name, entries[0].environment),
     )
+
+
+def _varied(ids: Sequence[str], factor: str, name: Naming) -> tuple[Factor, list[str]]:
+    """Return a factor and the ids to compare, the base first.
+
+    Raises:
+        InputError: there are several environments, or the environment has no such factor.
+    """
+    if len(ids) != 1:
+        raise InputError(
+            f"{name('factor')} {factor} varies one environment, and {len(ids)} are given; give one."
+        )
+    known = factors(ids[0])
+    if factor not in known:
+        choices = f"choose from: {', '.join(known)}." if known else "drop it."
+        raise InputError(f"'{ids[0]}' has no factor '{factor}'; {choices}")
+    return Factor(factor, ids[0]), [ids[0], *known[factor]]
 
 
 def effort(env: Environments | None, given: Evaluating) -> Effort:

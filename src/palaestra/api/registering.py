@@ -59,9 +59,11 @@ async def opened(plan: Plan, registration: Registration | None) -> AsyncIterator
             "install it with: pip install 'palaestra[serving]'."
         ) from error
     given = registration or Registration()
+    roles, places = roles_of(plan)
     async with desk_opened(
-        roles_of(plan),
+        roles,
         _nearest,
+        places=places,
         host=given.host,
         port=given.port,
         public=given.public,
@@ -71,21 +73,28 @@ async def opened(plan: Plan, registration: Registration | None) -> AsyncIterator
         yield desk
 
 
-def roles_of(plan: Plan) -> dict[str, str]:
-    """Return the roles that processes reply for, each with its instructions in a team's file."""
+def roles_of(plan: Plan) -> tuple[dict[str, str], list[str]]:
+    """Return the roles that processes reply for, and which of them are free places of a team.
+
+    Each role has its instructions in a team's file.
+    """
     found: dict[str, str] = {}
+    places: dict[str, None] = {}
     for cell in plan.cells:
         id, knobs = split(cell.environment)
         instructions: dict[str, str] = {}
+        free: set[str] = set()
         if "team" in knobs:
             facts = spec(id)
             for player, team in teams_in(facts, knobs["team"]).items():
                 for member, name in names_of(facts, player, team).items():
                     instructions[name] = team.players[member].instructions
+                    free |= {name} if member in team.places else set()
         for role, model in {"agent": cell.model, **cell.roles}.items():
             if model == REGISTERED:
                 found[role] = instructions.get(role, "")
-    return found
+                places.update({role: None} if role in free else {})
+    return found, [*places]
 
 
 def _nearest(capability: str, texts: Sequence[str]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,9 +11,22 @@ if TYPE_CHECKING:
 
 
 def result_of(
-    made: Plan, done: Done, found: dict[str, dict[str, Any]], folder: str
+    made: Plan,
+    done: Done,
+    found: dict[str, dict[str, Any]],
+    folder: str,
+    scores: Mapping[str, Mapping[int, float]],
 ) -> dict[str, Any]:
-    """Return the result to print and store: the only cell, or all cells and their totals."""
+    """Return the result to print and store: the only cell, or all cells and their totals.
+
+    Args:
+        made: the plan.
+        done: what of it was done.
+        found: the summary of each cell, by phase.
+        folder: of the run.
+        scores: the success on each task of each cell, by phase.
+    """
+    from palaestra.evaluation.reports import factor_table
     from palaestra.evaluation.reports.cell_samples import totals
 
     whole: dict[str, Any] = {
@@ -42,6 +56,7 @@ def result_of(
         **totals(cells),
         "cells": cells,
         "skipped": made.skipped,
+        **({} if made.factor is None else {"compared": factor_table.table(made, scores)}),
     }
 
 
@@ -56,7 +71,8 @@ def settings_of(made: Plan) -> dict[str, Any]:
         f"{name}s": list(dict.fromkeys(getattr(cell, name) for cell in made.cells))
         for name in ("environment", "agent", "model", "seed")
     }
-    return about | suite | lists | {"cells": len(made.cells)} | shard
+    factor = {} if made.factor is None else {"factor": made.factor.name}
+    return about | suite | factor | lists | {"cells": len(made.cells)} | shard
 
 
 def _terms(cell: Cell) -> dict[str, Any]:

@@ -24,6 +24,8 @@ def render(result: Row, console: Console | None = None) -> None:
     if not console.is_terminal:
         console = Console(file=console.file, width=WIDE)  # do not wrap in files
     console.print(_matrix(result) if "cells" in result else _cell(result))
+    if result.get("compared"):
+        console.print(_factor(result))
 
 
 def as_text(result: Row) -> str:
@@ -43,7 +45,13 @@ def as_html(result: Row) -> str:
         own = html_table("players", HEADS, players) if (players := _players(result)) else ""
         return html_table(result["summary"], (), _lines(result)) + own
     names, rows = _columns(result)
-    return html_table(_title(result), names, rows, _caption(result))
+    page = html_table(_title(result), names, rows, _caption(result))
+    if not result.get("compared"):
+        return page
+    from palaestra.evaluation.reports.factor_table import HEADS as COMPARED
+    from palaestra.evaluation.reports.factor_table import texts
+
+    return page + html_table(_compared(result), COMPARED, texts(result["compared"]["rows"]))
 
 
 def html_table(
@@ -145,6 +153,29 @@ def _matrix(result: Row) -> Any:
         is_text = name in ("environment", "agent, model")
         table.add_column(name, justify="left" if is_text else "right", overflow="fold")
     for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _compared(result: Row) -> str:
+    of = result["compared"]
+    return f"what '{of['factor']}' changes: the difference from {of['base']}, task by task"
+
+
+def _factor(result: Row) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from palaestra.evaluation.reports.factor_table import HEADS, texts
+
+    table = Table(
+        box=box.SIMPLE_HEAD, header_style="bold", title=_compared(result), title_justify="left"
+    )
+    for name in HEADS:
+        is_text = name in ("environment", "agent, model")
+        table.add_column(name, justify="left" if is_text else "right", overflow="fold")
+    for row in texts(result["compared"]["rows"]):
         table.add_row(*map(Text, row))
     return table
 

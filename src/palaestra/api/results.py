@@ -18,6 +18,7 @@ from palaestra.evaluation.reports.run_diff import Diff, diff
 from palaestra.evaluation.running.evaluation_plan import DOCUMENT, from_json
 from palaestra.evaluation.running.evaluation_run import Done
 from palaestra.evaluation.statistics import player_results
+from palaestra.evaluation.statistics.intervals import task_scores
 from palaestra.evaluation.statistics.player_results import PlayerScore
 from palaestra.store.run_folder import RunFolder
 
@@ -126,13 +127,12 @@ class Results:
             if stored is not None:
                 return cls(stored, folder)
             made = from_json(run.database.get(DOCUMENT), folder)
-            found = {
-                cell.phase: cell_samples.summary(run.database.episodes(cell.phase), made.prices)
-                for cell in made.cells
-            }
+            episodes = {cell.phase: run.database.episodes(cell.phase) for cell in made.cells}
+            found = {p: cell_samples.summary(of, made.prices) for p, of in episodes.items()}
+            scores = {phase: task_scores(of) for phase, of in episodes.items()}
             totals = run.database.get("totals") or {}
             done = Done("it was interrupted", totals.get("seconds", 0.0), totals.get("cells") or {})
-            return cls(result_of(made, done, found, str(folder)), folder)
+            return cls(result_of(made, done, found, str(folder), scores), folder)
 
     @property
     def cells(self) -> list[dict[str, Any]]:

@@ -32,8 +32,8 @@ EXAMPLE = "palaestra eval --env babyai/GoToLocalS5N2 --agent direct --model rand
 
 OF_SUITES = ("env", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried")
 OF_NEW_RUNS = (
-    *OF_SUITES, "suite", "agent", "agent_command", "agent_sandbox", "agent_mount", "agent_limit",
-    "agent_hide_rewards", "model", "role", "seed", "temperature", "reasoning_tokens",
+    *OF_SUITES, "factor", "suite", "agent", "agent_command", "agent_sandbox", "agent_mount",
+    "agent_limit", "agent_hide_rewards", "model", "role", "seed", "temperature", "reasoning_tokens",
     "context", "keep_thoughts", "shard", "price", "folder", "durability", "player", "team",
     "player_turns", "player_tokens", "player_seconds", "player_turn_seconds", "player_invalid",
 )  # fmt: skip
@@ -45,6 +45,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "what is evaluated: every agent with every model in every environment"
     )
     new.add_argument("--env", action="append", metavar="ID", help="see `palaestra list` (r)")
+    new.add_argument(
+        "--factor", metavar="NAME",
+        help="also evaluate the ids that differ from --env in this alone, such as operator, tools "
+        "or speed, and compare them with it task by task",
+    )  # fmt: skip
     new.add_argument("--suite", metavar="FILE", help="a TOML file of environments and tasks")
     new.add_argument("--agent", action="append", metavar="NAME", help="default: direct (r)")
     new.add_argument(
@@ -312,8 +317,8 @@ def asked_by(options: argparse.Namespace) -> MatrixRequest:
 
 
 SUBJECT = (
-    "suite", "model", "n", "split", "repeats", "turns", "max_tokens", "deadline", "tried", "seed",
-    "temperature", "reasoning_tokens", "context", "keep_thoughts",
+    "factor", "suite", "model", "n", "split", "repeats", "turns", "max_tokens", "deadline",
+    "tried", "seed", "temperature", "reasoning_tokens", "context", "keep_thoughts",
     "player_turns", "player_tokens", "player_seconds", "player_turn_seconds", "player_invalid",
 )  # fmt: skip
 """Options that `evaluation_request.Subject` has under the same names, and in the same form."""

@@ -8,7 +8,7 @@ import socket
 import sys
 from contextlib import nullcontext
 
-from palaestra.cli.browser import desktop, opening
+from palaestra.cli.browser_window import desktop, opening
 from palaestra.core.errors import InputError, MissingPackage
 
 EXAMPLE = "palaestra view runs/default-20260101-120000"

@@ -9,7 +9,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from palaestra.core.team_words import PASS
+
 FIND = "find"  # followed by skills: members that have them join
+MAKE = "make"  # followed by skills: somebody new joins, who has them
 ASK = "ask"  # followed by a name: that member says something
 ASSIGN = "assign"  # followed by a name and a task: the group waits for its result
 START = "start"  # the same, and the group goes on meanwhile
@@ -18,6 +21,7 @@ CONCLUDE = "conclude"  # followed by what the group is for, which may also stand
 
 FORMS = {
     FIND: f"{FIND}: SKILLS",
+    MAKE: f"{MAKE}: SKILLS",
     ASK: f"{ASK} NAME: WORDS",
     ASSIGN: f"{ASSIGN} NAME: TASK",
     START: f"{START} NAME: TASK",
@@ -29,6 +33,9 @@ FORMS = {
 HOST = "Reply with one of: "  # the beginning of what a host is asked for
 RESULT = "Reply with the result"  # the beginning of what a worker is asked for
 FREE = "Free in your group:"  # the line before a host's list of workers
+REGISTER = "register"  # followed by skills: the reply of somebody new who is there
+PLACE = f"A place in a team is free. Reply with {REGISTER}: SKILLS, or: {PASS}."
+"""What is asked for every free place before a search."""
 
 
 class Move(NamedTuple):
@@ -45,9 +52,15 @@ def host_asked(moves: Sequence[str], result: str) -> str:
     return f"{HOST}{', or: '.join(forms)}."
 
 
-def worker_asked(*, form: bool) -> str:
-    """Return what a worker is asked for, who may or may not form a group of its own."""
-    return f"{RESULT}, or: {FORMS[FIND]}." if form else f"{RESULT}."
+def worker_asked(moves: Sequence[str]) -> str:
+    """Return what a worker is asked for, by the keys of FORMS with which it may form a group."""
+    return f"{', or: '.join([RESULT, *(FORMS[move] for move in moves)])}."
+
+
+def registered_skills(text: str) -> str | None:
+    """Return the skills with which a reply takes a free place; None: it takes none."""
+    found = re.fullmatch(rf"{REGISTER}\s*:\s*(.+)", text.strip(), re.IGNORECASE | re.DOTALL)
+    return None if found is None else found[1].strip()
 
 
 def parse_move(text: str) -> Move:
@@ -55,7 +68,8 @@ def parse_move(text: str) -> Move:
     text = text.strip()
     if re.fullmatch(rf"{WAIT}\W*", text, re.IGNORECASE):
         return Move(WAIT, "")
-    found = re.fullmatch(rf"({FIND}|{CONCLUDE})\s*:\s*(.+)", text, re.IGNORECASE | re.DOTALL)
+    pattern = rf"({FIND}|{MAKE}|{CONCLUDE})\s*:\s*(.+)"
+    found = re.fullmatch(pattern, text, re.IGNORECASE | re.DOTALL)
     if found is not None:
         return Move(found[1].lower(), found[2].strip())
     pattern = rf"({ASK}|{ASSIGN}|{START})\s+([^:\n]+?)\s*:\s*(.+)"

@@ -61,6 +61,7 @@ class PlayerSession(Session):
         self.passed.set()
         limits, own = whole.environment.stakes.limits.get(player), whole.player_budget
         own = self.limits = own if limits is None else own.within(limits)
+        self._timed = (own.seconds, own.turn_seconds) != (None, None)
         invalid = own.invalid_actions
         invalid = whole.budget.invalid_actions if invalid is None else invalid
         super().__init__(
@@ -155,7 +156,7 @@ class PlayerSession(Session):
     def decided(self) -> None:
         """Stop the clock of this turn."""
         if self._since is not None:
-            self._thought, self._since = self._thought + ran() - self._since, None
+            self._thought, self._since = self._thought + self._now() - self._since, None
 
     def count_pass(self) -> None:
         """Count a turn in which the player was late."""
@@ -163,7 +164,7 @@ class PlayerSession(Session):
 
     def wake(self, observation: Observation, *, alone: bool) -> None:
         """Begin a turn of this player, who sees this; `alone`: nobody else acts in the round."""
-        self.state.observation, self._since, self._solo = observation, ran(), alone
+        self.state.observation, self._since, self._solo = observation, self._now(), alone
         self.may_think.set()
 
     def pause(self) -> None:
@@ -202,8 +203,13 @@ class PlayerSession(Session):
         whole = self._game_of.whole._tokens_left(reading) if self._solo else None
         return own if whole is None else whole if own is None else min(own, whole)
 
+    def _now(self) -> float:
+        """Return the clock's seconds, or 0 where no time is limited: a look at it costs a lock."""
+        return ran() if self._timed else 0.0
+
     async def _answers(self, question: Question, most: int) -> list[Generation]:
-        await self.stored()
+        if self._unsaved:
+            await self.stored()
         if question.model.reads_environment:  # which must be in the state of this player's move
             await self.may_act.wait()
         return await super()._answers(question, most)
@@ -214,9 +220,10 @@ class PlayerSession(Session):
         if self.missed:
             return await self._too_late(action, call)
         self.decided()
-        await self.may_act.wait()
-        self._check_open()
-        if await self._game_of.was_late(self):  # in the attempt that is replayed
+        if not self.may_act.is_set():
+            await self.may_act.wait()
+            self._check_open()
+        if self._game_of.whole.state.recording.left and await self._game_of.was_late(self):
             self._check_open()
             return await self._too_late(action, call)
         self._add_calls()

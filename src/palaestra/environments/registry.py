@@ -167,6 +167,14 @@ FAMILIES: dict[str, Family] = {
         "Apache-2.0; NetHack General Public License",
         ALONE.format("nethack"),
     ),
+    "miniwob": Family(
+        "palaestra.environments.families.miniwob.environment:MiniWob",
+        "miniwob",
+        "miniwob (Shi et al. 2017, Liu et al. 2018)",
+        "130 small web pages, each with a task, in a real browser",
+        "MIT",
+        ALONE.format("miniwob"),
+    ),
     "nethack": Family(
         "palaestra.environments.families.nethack.environment:NetHack",
         "nethack",
@@ -397,6 +405,23 @@ def names_actions(id: str) -> bool:
 def states_goals(id: str) -> bool:
     """Return whether the tasks of that environment state goals (see `core.goals`)."""
     return issubclass(environment_class(id)[0], GoalConditioned)
+
+
+def factors(id: str) -> dict[str, list[str]]:
+    """Return the ids that differ from one in a single factor, by factor; see `Environment.factors`.
+
+    Raises:
+        UnknownName, InputError, MissingPackage, MissingSystemPart: see `environment_class`.
+    """
+    cls, name = environment_class(id)
+    plain = knobs.split(id)[0]
+    version = found[0] if (found := VERSION.search(plain)) else ""
+    head = plain.removesuffix(version)
+    head = head.removesuffix(name) if name else f"{head}/"
+    return {
+        factor: [f"{head}{other}{version}{id.removeprefix(plain)}" for other in names]
+        for factor, names in cls.factors(name).items()
+    }
 
 
 def tasks(id: str) -> TaskSet:

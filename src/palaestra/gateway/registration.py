@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -53,6 +60,7 @@ async def desk_opened(
     public: str | None,
     heartbeat: float,
     patience: float,
+    places: Collection[str] = (),
 ) -> AsyncIterator[Desk]:
     """Let processes register within the context; print the address as one JSON line.
 
@@ -64,8 +72,9 @@ async def desk_opened(
         public: the address to print instead, such as that of a proxy.
         heartbeat: see `Desk`.
         patience: see `Desk`.
+        places: see `Desk`.
     """
-    desk = Desk(roles, nearest, heartbeat, patience, _say)
+    desk = Desk(roles, nearest, heartbeat, patience, _say, places)
     listener = Listener(application(desk), host, port)
     await listener.up()
     desk.address = (public or listener.address).rstrip("/")

@@ -5,6 +5,9 @@ conversation of its member, so any process of the role can reply to it. A proces
 `SILENT` heartbeats is gone, and its question is put to another one. A question that no process of
 its role can take ends the member's part: the member forfeits, and the others go on.
 
+A place in a team that forms at run time takes one process, by whose capability hosts find it. Who
+names no role, and fits no member's instructions, gets a free place.
+
 Nothing that processes do is awaited without an end, and no request costs more than its own size.
 """
 
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,6 +59,7 @@ class Process:
     id: str
     token: str
     role: str
+    capability: str  # in its own words
     seen: float  # when its last request came, by the desk's clock
     last_request: float  # the same by `ran`
     question: Question | None = None
@@ -81,6 +85,7 @@ class Desk:
     heartbeat: float  # seconds in which a process shows that it is alive
     patience: float  # seconds that a question waits for a process to be there
     tell: Describe
+    places: Collection[str] = ()  # roles that anybody may take, one process each
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))  # to register
     address: str = ""  # under which processes reach it
     over: bool = False
@@ -107,22 +112,28 @@ class Desk:
         """Register a process for a role, or for the one whose instructions fit its capability best.
 
         Raises:
-            HTTPError: the role is unknown or no role fits (422), the processes are too many (429),
-                or the run is over (410).
+            HTTPError: the role is unknown or no role fits (422), or it is a place that is taken
+                (409) or needs a capability (422), the processes are too many (429), or the run is
+                over (410).
         """
         self._check_open()
+        taken = {process.role for process in self._processes.values()}
         if role is None:
-            known = list(self.roles)
-            found = self.nearest(capability, [f"{name} {self.roles[name]}" for name in known])
-            if found is None:
+            role = self._fitting(capability) or next(
+                (place for place in self.places if place not in taken), None
+            )
+            if role is None:
                 raise HTTPError(422, f"No role fits the capability; name one of {self._known}.")
-            role = known[found]
         if role not in self.roles:
             raise HTTPError(422, f"There is no role '{role}'; name one of {self._known}.")
+        if role in self.places and not capability.strip():
+            raise HTTPError(422, f"'{role}' is found by its capability; say what you can do.")
+        if role in self.places and role in taken:
+            raise HTTPError(409, f"The place '{role}' is taken; name another role, or none.")
         if len(self._processes) >= MOST:
             raise HTTPError(429, f"{MOST:,} processes are registered; wait until one leaves.")
         id, token = secrets.token_hex(8), secrets.token_urlsafe(24)
-        process = Process(id, token, role, self._clock, ran())
+        process = Process(id, token, role, capability.strip(), self._clock, ran())
         self._processes[process.id] = process
         self.tell({"process": process.id, "registered": role, "capability": capability})
         return process
@@ -205,14 +216,19 @@ class Desk:
 
     # ── for the run ──────────────────────────────────────────────────────────
 
+    def capability_of(self, role: str) -> str | None:
+        """Return what a process that is there for a role can do; None: nobody is there."""
+        served = self._served(role)
+        there = [one.capability for one in self._processes.values() if one.role == served]
+        return next((capability for capability in there if capability), None)
+
     async def ask(self, role: str, content: Mapping[str, Any]) -> str:
         """Return the reply of a process of a role.
 
         Raises:
             AgentFault: no process was there for `patience` seconds, or `HANDED` of them failed.
         """
-        role = player_of(role)
-        served = role if role in self.roles else "agent"
+        served = self._served(role)
         number, self._asked = self._asked, self._asked + 1
         reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         asked = {"question": number, **content}
@@ -260,6 +276,17 @@ class Desk:
             process.end_poll()
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _served(self, role: str) -> str:
+        """Return the role whose processes reply for a role of the record."""
+        player = player_of(role)
+        return player if player in self.roles else "agent"
+
+    def _fitting(self, capability: str) -> str | None:
+        """Return the member whose instructions fit a capability best; None if none does."""
+        known = [role for role in self.roles if role not in self.places]
+        found = self.nearest(capability, [f"{name} {self.roles[name]}" for name in known])
+        return None if found is None else known[found]
 
     def _wait(self, question: Question) -> None:
         """Let a question wait for a process, before those that were asked later."""

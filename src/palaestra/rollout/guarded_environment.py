@@ -2,8 +2,8 @@
 
 Each error of an environment becomes an `EnvironmentFault` that names the call and
 the environment: an exception (`reset` or `step`), or a result that violates the
-contract (`rubbish`). Results pass through JSON even in this process, so an
-environment behaves the same in any process.
+contract (`rubbish`). Results pass through JSON even in this process, or come out as
+if they had (`plain_steps.py`), so an environment behaves the same in any process.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from palaestra.core.rare_capabilities import (
 )
 from palaestra.core.task import Task
 from palaestra.core.tool import Tool
+from palaestra.rollout.plain_steps import as_received
 from palaestra.rollout.wire import BytesWire, Wire
 
 T = TypeVar("T")
@@ -143,19 +144,19 @@ class GuardedEnvironment:
         return self._call("reset", "reset", reset, STARTED)
 
     def step(self, action: Action) -> Answer[Stepped]:
-        environment = self.environment
+        return self._checked("step", self._stepped(action), STEPPED)
 
-        def step() -> Stepped:
-            transition, signals = environment.step(action), self._signals()
-            before, self._acting = self._acting, acting(signals)
-            if before:
-                others = _seeing(environment.spec.players, transition, before, self._acting)
-                if others:
-                    seen = shown_to_all(environment, transition.observation, others)
-                    transition = replace(transition, observation=seen)
-            return transition, signals, self._tools_unless(self._offered)
-
-        return self._call("step", "step", step, STEPPED)
+    def step_here(self, action: Action) -> Stepped:
+        """Take a step; return its result as `step` has it, for a session in this process."""
+        transition, signals, tools = result = self._stepped(action)
+        if tools is None:
+            try:
+                received = as_received(transition, signals)
+            except ValueError as error:
+                raise self._rubbish("step", error) from error
+            if received is not None:
+                return received, signals, None
+        return self._checked("step", result, STEPPED).value
 
     def oracle(self) -> Answer[list[Action]]:
         return self._call("step", "oracle", lambda: list(self.environment.oracle()), ACTIONS)
@@ -217,24 +218,48 @@ class GuardedEnvironment:
         same = self._offered is tools or self._offered == tools
         return None if same else self._offered
 
+    def _stepped(self, action: Action) -> Stepped:
+        """Take a step; return its result before any check."""
+        environment = self.environment
+
+        def step() -> Stepped:
+            transition, signals = environment.step(action), self._signals()
+            before, self._acting = self._acting, acting(signals)
+            if before:
+                others = _seeing(environment.spec.players, transition, before, self._acting)
+                if others:
+                    seen = shown_to_all(environment, transition.observation, others)
+                    transition = replace(transition, observation=seen)
+            return transition, signals, self._tools_unless(self._offered)
+
+        return self._called("step", "step", step)
+
     def _call(self, kind: str, verb: str, call: Callable[[], T], wire: Wire[T]) -> Answer[T]:
+        return self._checked(verb, self._called(kind, verb, call), wire)
+
+    def _called(self, kind: str, verb: str, call: Callable[[], T]) -> T:
         try:
-            result = call()
+            return call()
         except (InputError, EnvironmentFault):
             raise
         except (Exception, SystemExit) as error:
             detail = f"{self.label}: {verb} raised {one_line(error)}"
             raise EnvironmentFault(kind, detail) from error
+
+    def _checked(self, verb: str, result: T, wire: Wire[T]) -> Answer[T]:
         try:
             data = wire.dump(result)
             value = wire.load(data)
         except ValueError as error:
-            detail = f"{self.label}: {verb} returned what the contract does not allow: {error}"
-            raise EnvironmentFault("rubbish", shortened(detail)) from error
+            raise self._rubbish(verb, error) from error
         if len(data) > MAX_BYTES:
             detail = f"{self.label}: {verb} returned {len(data):,} bytes; {MAX_BYTES:,} are allowed"
             raise EnvironmentFault("rubbish", detail)
         return Answer(value, data)
+
+    def _rubbish(self, verb: str, why: ValueError) -> EnvironmentFault:
+        detail = f"{self.label}: {verb} returned what the contract does not allow: {why}"
+        return EnvironmentFault("rubbish", shortened(detail))
 
 
 class LocalEnvironment(AsyncEnvironment):
@@ -260,7 +285,7 @@ class LocalEnvironment(AsyncEnvironment):
         return first, signals
 
     async def step(self, action: Action) -> tuple[Transition, Signals]:
-        transition, signals, tools = self._guarded.step(_sent(action)).value
+        transition, signals, tools = self._guarded.step_here(_sent(action))
         self.tools = self.tools if tools is None else tools
         return transition, signals
 

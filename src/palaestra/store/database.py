@@ -69,8 +69,9 @@ class Database:
         self._log = EventLog(connection)
         self.blobs = self._log.blobs
         self._headers: list[tuple[Any, ...]] = []  # of episodes that have just finished
-        self._group = CommitGroup(self._commit)
-        self._inode = _inode(path)  # as it was opened
+        self._group = CommitGroup(self._commit, lambda: self._log.in_progress == 1)
+        self._file = os.fspath(path)
+        self._inode = _inode(self._file)  # as it was opened
         self._epoch: int | None = None  # of a writer; see `_prepare`
         self._copying: Copying | None = None
         self._copied: asyncio.Future[None] | None = None  # of the latest transaction
@@ -404,7 +405,7 @@ class Database:
             RunTakenOver: another process replaced it.
         """
         try:
-            found = _inode(self.path)
+            found = _inode(self._file)
         except FileNotFoundError:
             raise RunGone(
                 f"'{self.path.parent}' was deleted or moved during its run, so nothing more can be "
@@ -452,7 +453,7 @@ class Database:
             yield
 
 
-def _inode(path: Path) -> tuple[int, int]:
+def _inode(path: str) -> tuple[int, int]:
     """Return what tells a file from another one of the same name."""
     found = os.stat(path)
     return found.st_dev, found.st_ino

@@ -76,6 +76,11 @@ class EventLog:
         """Whether there is anything to write."""
         return bool(self._rows)
 
+    @property
+    def in_progress(self) -> int:
+        """The number of episodes in progress."""
+        return len(self._tails)
+
     def open(self, key: Key) -> bool:
         """Return whether events of that episode may still be in memory."""
         return key in self._tails

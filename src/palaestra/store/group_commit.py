@@ -2,7 +2,7 @@
 
 A transaction costs as much as writing dozens of rows, so hundreds of sessions share one.
 Each session waits for the commit, so no result is visible before it is stored. A single
-session waits for no other.
+session waits for no other: it commits as soon as it waits.
 """
 
 from __future__ import annotations
@@ -18,20 +18,27 @@ class Commit:
     A caller that awaits it late, or never, costs nothing.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin a round of an event loop."""
-        self.loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, hasten: Callable[[], None]) -> None:
+        """Begin a round of an event loop; `hasten` may end it before the next round."""
+        self.loop, self._hasten = loop, hasten
         self.over = False  # whether it has happened or failed
         self._error: BaseException | None = None
         self._waiting: list[asyncio.Future[None]] = []
 
-    def __await__(self) -> Generator[asyncio.Future[None], None, None]:
+    def __await__(self) -> Generator[asyncio.Future[None] | None, None, None]:
         if not self.over:
-            future = self.loop.create_future()
-            self._waiting.append(future)
-            yield from future
-        elif self._error is not None:
+            self._hasten()
+            yield from self._ending()
+        if self._error is not None:
             raise self._error
+
+    def _ending(self) -> Generator[asyncio.Future[None] | None, None, None]:
+        if self.over:
+            yield None  # a round of the loop, as for all who wait
+            return
+        future = self.loop.create_future()
+        self._waiting.append(future)
+        yield from future
 
     def end(self, error: BaseException | None = None) -> None:
         """Let all who wait go on, or raise an error in each of them."""
@@ -48,12 +55,17 @@ class Commit:
 class CommitGroup:
     """The callers that wait for the next commit."""
 
-    def __init__(self, commit: Callable[[], asyncio.Future[None] | None]) -> None:
+    def __init__(
+        self,
+        commit: Callable[[], asyncio.Future[None] | None],
+        alone: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Call `commit` to write all pending data; it may have none.
 
-        It returns what callers wait for beyond it (copies on other machines), or None.
+        It returns what callers wait for beyond it (copies on other machines), or None. While
+        `alone` holds, no other caller is to be waited for.
         """
-        self._commit = commit
+        self._commit, self._alone = commit, alone
         self._next: Commit | None = None  # of the round that has begun
 
     def join(self) -> Commit | None:
@@ -70,7 +82,7 @@ class CommitGroup:
             self.flush()  # that loop has ended
             return None
         if self._next is None:
-            self._next = Commit(loop)
+            self._next = Commit(loop, self._hasten)
             loop.call_soon(self._round)
         return self._next
 
@@ -91,5 +103,10 @@ class CommitGroup:
             copied.add_done_callback(lambda done: ending.end(done.exception()))
 
     def _round(self) -> None:
-        with contextlib.suppress(Exception):  # who waits has raised it
-            self.flush()
+        if self._next is not None:
+            with contextlib.suppress(Exception):  # who waits has raised it
+                self.flush()
+
+    def _hasten(self) -> None:
+        if self._alone():
+            self._round()

@@ -14,7 +14,7 @@ import palaestra as pa
 from palaestra.agents.players import PlayersAgent
 from palaestra.core.agent import Agent
 from palaestra.core.errors import AgentFault, InputError
-from palaestra.core.formation_words import Move, parse_move
+from palaestra.core.formation_words import PLACE, Move, parse_move
 from palaestra.core.session import Session
 from palaestra.core.team_words import ASKED, PASS
 from palaestra.environments.conformance.checking import check_environment
@@ -200,6 +200,69 @@ def test_the_group_of_a_host_that_passes_ends_and_its_workers_are_free_after_the
     assert protocol.groups["host"].tasks == {"bob": "music with colours"}
 
 
+# ── places in the reserve ────────────────────────────────────────────────────
+
+PLACES = "[members.one]\nreserve = true\n[members.two]\nreserve = true\n"
+
+
+def test_who_registers_before_a_search_is_found_by_its_skills() -> None:
+    protocol = groups(PLACES + FILE)
+    give(protocol, ("host", "find: dance"))
+    assert protocol.next() == ["one", "two"]
+    assert protocol.asked("one") == protocol.refusal("hello", "one") == PLACE
+    assert protocol.kind("one", "register: dance") == "register"
+    give(protocol, ("one", "Register: dance and song"), ("two", PASS))
+    assert protocol.next() == ["host"] and protocol.groups["host"].members == ["one"]
+    assert "- one: dance and song" in protocol.asked("host")
+    give(protocol, ("host", "find: music"))
+    assert protocol.next() == ["two"]  # only free places are asked again
+    give(protocol, ("two", PASS), ("host", "assign one: dance"))
+    assert protocol.asked("one").startswith("Your skills: dance and song.\nYour work: dance\n")
+    give(protocol, ("one", "danced"), ("host", "conclude: x"))
+    assert protocol.facts()["joined"] == {"one": "dance and song"}
+    protocol.begin_turn("next")
+    assert protocol.groups["host"].members[0] == "one"  # it stays, as others do
+
+
+def test_searches_at_the_same_time_wait_for_the_same_replies() -> None:
+    protocol = groups(PLACES + FILE)
+    give(protocol, ("host", "find: painting"), ("one", PASS), ("two", PASS))
+    give(protocol, ("host", "start ann: paint"))
+    assert protocol.next() == ["host", "ann"]
+    give(protocol, ("host", "find: wood"), ("ann", "find: music"))
+    assert protocol.next() == ["one", "two"]
+    give(protocol, ("one", "register: music"), ("two", "register: wood"))
+    assert protocol.next() == ["host", "ann"]
+    assert protocol.groups["host"].members[1:] == ["two", "dan"]
+    assert protocol.groups["ann"].members == ["one", "cat", "bob"]
+
+
+def test_a_host_makes_members_of_the_skills_that_it_needs() -> None:
+    protocol = groups(f'{PLACES}{FILE}places = "make"')
+    assert protocol.asked("host").startswith("Reply with one of: find: SKILLS, or: make: SKILLS, ")
+    give(protocol, ("host", "make: algebra"), ("host", "assign one: x + 1 = 2"))
+    assert protocol.asked("one") == (
+        "Your skills: algebra.\nYour work: x + 1 = 2\n"
+        "Reply with the result, or: find: SKILLS, or: make: SKILLS."
+    )
+    give(protocol, ("one", "make: sums"), ("one", "assign two: 1 + 1"))
+    assert "make" not in protocol.asked("two") and protocol.next() == ["two"]
+    give(protocol, ("two", PASS))  # nobody else can sum: its host has to go on alone
+    assert protocol.asked("one").endswith("Reply with one of: find: SKILLS, or: conclude: RESULT.")
+    give(protocol, ("one", "conclude: 1"))
+    assert give(protocol, ("host", "conclude: 1")) == "1"
+
+
+def test_who_makes_a_member_too_late_is_told_so() -> None:
+    protocol = groups(f'{PLACES}{FILE}places = "make"')
+    give(protocol, ("host", "make: algebra"), ("host", "start one: x"))
+    assert protocol.next() == ["host", "one"]
+    give(protocol, ("host", "make: music"), ("one", "make: sums"))
+    assert protocol.groups["host"].members == ["one", "two"]
+    assert "There is no place for another one." in protocol.asked("one")
+    assert groups().refusal("make: music", "host") is not None  # where nobody can be made
+
+
 # ── laws ─────────────────────────────────────────────────────────────────────
 
 
@@ -208,12 +271,15 @@ def test_the_group_of_a_host_that_passes_ends_and_its_workers_are_free_after_the
 def test_random_replies_end_within_the_bound_and_are_resumed_anywhere(seed: int) -> None:
     rng = random.Random(seed)
     depth, steps = rng.choice((1, 2, 3)), rng.choice((1, 2, 6))
-    protocol = groups(f"{FILE}depth = {depth}\nsteps = {steps}")
+    file = f"{FILE}depth = {depth}\nsteps = {steps}\n"
+    if rng.random() < 0.7:
+        file = f"{PLACES}{file}places = '{rng.choice(('register', 'make'))}'"
+    protocol = groups(file)
     for _ in range(2):
         decision, replies = None, 0
         while decision is None:
             for player in protocol.next():
-                again = groups(f"{FILE}depth = {depth}\nsteps = {steps}")
+                again = groups(file)
                 again.restore(json.loads(json.dumps(protocol.saved())))
                 assert (again.key(), again.next()) == (protocol.key(), protocol.next())
                 assert again.asked(player) == protocol.asked(player)
@@ -230,7 +296,7 @@ def test_random_replies_end_within_the_bound_and_are_resumed_anywhere(seed: int)
 
 def test_groups_keep_the_contract(tmp_path: Path) -> None:
     file, inner = tmp_path / "team.toml", 'skills = "wood"\nteam = "majority"'
-    file.write_text(FILE.replace('skills = "wood"', inner))
+    file.write_text(PLACES + FILE.replace('skills = "wood"', inner))
     for id in (f"questions/things-2?team={file}", f"tests.core.games:Tally?team=ann:{file}"):
         assert [found for found in check_environment(id) if not found.holds] == []
 
@@ -288,7 +354,7 @@ def test_groups_are_the_same_whoever_is_faster_and_go_on_where_they_were_killed(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "team.toml"
-    file.write_text(FILE)
+    file.write_text(PLACES + FILE)
     id = f"tests.core.games:Tally?team=ann:{file}"
 
     def delayed(seed: int) -> dict[str, Delayed]:
@@ -324,7 +390,21 @@ def test_groups_are_the_same_whoever_is_faster_and_go_on_where_they_were_killed(
             'skills = "wood"\nrights = ["send", "halt"]',
             "the right 'halt', which groups do not use",
         ),
-        ('skills = "wood"', 'skills = "wood"\nreserve = true', "in reserve, whom nobody brings in"),
+        (
+            'skills = "wood"',
+            'skills = "wood"\nreserve = true',
+            "a reserve's place with its own skills",
+        ),
+        (
+            'member = "host"',
+            'member = "host"\nplaces = "make"',
+            "how places are filled, and has none",
+        ),
+        (
+            'skills = "wood"',
+            'skills = "wood"\nrights = ["act", "send", "spawn"]',
+            "the right 'spawn', which it cannot use",
+        ),
         ("[formation]", "[network]\n[formation]", "must have one protocol"),
         ("\n[members.host]", 'see = "own"\n[members.host]', "forms groups with `see` or a"),
         ('member = "host"', 'member = "host"\ndepth = 0', "'formation.depth': Input should be"),

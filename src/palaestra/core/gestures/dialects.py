@@ -7,6 +7,7 @@ Each is one file beside this one. `write` refuses in one sentence what a dialect
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from palaestra.core.errors import InputError, UnknownName
@@ -54,6 +55,14 @@ def dialect(name: str) -> Dialect:
     if name not in DIALECTS:
         raise UnknownName("dialect of gestures", name, DIALECTS)
     return DIALECTS[name]
+
+
+def translated(text: str) -> tuple[str, list[str]]:
+    """Return the system whose action a text is, and the lines of its gestures; empty without."""
+    for known in DIALECTS.values():
+        with suppress(InputError):
+            return known.name, list(map(write_line, known.read(text)))
+    return "", []
 
 
 def read_single(text: str, dialect: Dialect) -> Gesture:

@@ -11,6 +11,7 @@ from typing import Any
 from palaestra.core.environment import Action
 from palaestra.core.errors import InputError
 from palaestra.core.gesture import USES, Gesture, Id, Kind, Target
+from palaestra.core.gestures.dialects import translated
 from palaestra.core.gestures.gesture_line import read_line, read_target, write_target
 from palaestra.core.message import ToolCall
 from palaestra.core.tool import NotACall, Tool, checked
@@ -116,9 +117,19 @@ def gesture_in(action: Action) -> Gesture:
     """Return the gesture that an action is: a call of its tool, or its line.
 
     Raises:
-        InputError: it is neither.
+        InputError: it is neither; where it is an action of another system, the message says how to
+            write that here.
     """
-    return read_line(action.text) if action.call is None else gesture_of(action.call)
+    if action.call is not None:
+        return gesture_of(action.call)
+    try:
+        return read_line(action.text)
+    except InputError:
+        name, lines = translated(action.text)
+        if lines:
+            here = "; ".join(lines)
+            raise InputError(f"This is an action of {name}; write it here as: {here}") from None
+        raise
 
 
 def gesture_of(call: ToolCall) -> Gesture:

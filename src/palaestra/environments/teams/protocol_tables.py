@@ -87,6 +87,11 @@ class Formation(Table):
     steps: int = Field(
         10, ge=1, le=50, description="replies of a host, before it can only wait and conclude"
     )
+    places: Literal["register", "make"] = Field(
+        "register",
+        description="how members of the reserve come in: by registering with their skills when "
+        "somebody is searched for, or made by a host who says their skills",
+    )
 
 
 class Supervision(Table):

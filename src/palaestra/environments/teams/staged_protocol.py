@@ -26,6 +26,7 @@ from palaestra.environments.teams.votes import (
 )
 
 TALKING = ("talk", "moderate", "bid")
+ANSWERED = ("moderate", "bid", "vote")  # with replies of a certain form
 
 
 @dataclass(slots=True)
@@ -61,32 +62,34 @@ class Stages(Protocol):
 
     def next(self) -> list[str]:
         """Return the players that reply now: one, or several at the same time; at least one."""
-        together = self.stage.order == "together" and self.stage.do != "act"
-        together = together and self.turn.speaker is None
-        return [*self.turn.left] if together else self.turn.left[:1]
+        turn, stage = self.turn, self.stage
+        together = stage.order == "together" and stage.do != "act" and turn.speaker is None
+        return [*turn.left] if together else turn.left[:1]
 
     def asked(self, player: str = "") -> str:
         """Return what a player is asked for, the same for all that reply now in its team."""
+        do = self.stage.do
         if self.turn.speaker is not None:
             return ASKED["talk"]
-        if self.stage.do == "vote":
+        if do == "vote":
             return self._ballot_paper()
-        if self.stage.do == "act":
+        if do == "act":
             lines = [proposal(member, text) for member, text in self.turn.proposals]
             return "\n".join([*lines, ASKED["act"]])
-        return ASKED[self.stage.do]
+        return ASKED[do]
 
     def refusal(self, text: str, player: str = "") -> str | None:
         """Return why a reply to the present stage is none; None: it is one."""
         if not text.strip():
             return "The reply is empty."
-        if self.turn.speaker is not None or plain(text) == PASS:
+        do = self.stage.do
+        if self.turn.speaker is not None or do not in ANSWERED or plain(text) == PASS:
             return None
-        if self.stage.do == "moderate" and plain(text) != DONE and self._named(text) is None:
+        if do == "moderate" and plain(text) != DONE and self._named(text) is None:
             return f"Name one of {', '.join(self._candidates())}, or say: {DONE}."
-        if self.stage.do == "bid" and not _is_number(text):
+        if do == "bid" and not _is_number(text):
             return ASKED["bid"]
-        if self.stage.do == "vote" and parse_ballot(text, len(self._choices())) is None:
+        if do == "vote" and parse_ballot(text, len(self._choices())) is None:
             return self._ballot_paper()
         return None
 
@@ -94,24 +97,25 @@ class Stages(Protocol):
         """Return what a reply does: the stage's `do`, or talk, halt, spawn or pass."""
         if plain(text) == PASS:
             return "pass"
-        talks = self.turn.speaker is not None or self.stage.do == "talk"
+        do = self.stage.do
+        talks = self.turn.speaker is not None or do == "talk"
         if talks and self._halts(player, text):
             return "halt"
         if talks and self._spawns(player, text):
             return "spawn"
-        return "talk" if talks else self.stage.do
+        return "talk" if talks else do
 
     def take(self, player: str, text: str) -> str | None:
         """Take a member's reply; return the action once the team has decided on one."""
-        turn = self.turn
+        turn, stage = self.turn, self.stage
         turn.left.remove(player)
         turn.replies[player] = text
-        if self.stage.do == "act":
+        if stage.do == "act":
             if plain(text) != PASS:
                 return text
             if turn.left:  # the next member decides in its place
                 return None
-        if turn.speaker is not None or (self.stage.do == "talk" and self.stage.order != "together"):
+        if turn.speaker is not None or (stage.do == "talk" and stage.order != "together"):
             self._hear(player, text)
         return None if turn.left else self._after_stage()
 

@@ -65,7 +65,10 @@ def wrong_attendance(team: Team) -> str | None:
 
 def wrong_reserve(team: Team) -> str | None:
     """Return why members in reserve, or rights to bring them in, would have no effect."""
-    if team.orchestrator is not None:
+    able: set[str]
+    if team.formation is not None:  # whose places are filled otherwise
+        able = set()
+    elif team.orchestrator is not None:
         able = {team.orchestrator.member}
     else:
         stages = [stage for stage in team.stage if stage.do in SPEAKING]
@@ -75,7 +78,7 @@ def wrong_reserve(team: Team) -> str | None:
     for name in spawning:
         if name not in able or not reserve:
             return f"gives '{name}' the right 'spawn', which it cannot use; take it away"
-    if reserve and not spawning:
+    if reserve and not spawning and team.formation is None:
         who = "the orchestrator" if team.orchestrator is not None else "a member who talks"
         return f"has '{reserve[0]}' in reserve, whom nobody brings in; give 'spawn' to {who}"
     return None
@@ -122,6 +125,12 @@ def wrong_formation(team: Team) -> str | None:
             return f"lets '{name}' reply in groups without the right 'send'; add it"
         if "halt" in member.rights:
             return f"gives '{name}' the right 'halt', which groups do not use; take it away"
-        if name != team.formation.member and not member.skills:
+        if name == team.formation.member:
+            continue
+        if member.reserve and (member.skills or member.team):
+            return f"gives '{name}' a reserve's place with its own skills or team; drop one of them"
+        if not member.skills and not member.reserve:
             return f"has a member '{name}' whom no search finds; say its skills"
+    if "places" in team.formation.model_fields_set and not team.reserve:
+        return "says how places are filled, and has none; set `reserve = true` for some members"
     return None

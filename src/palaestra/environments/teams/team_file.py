@@ -159,6 +159,15 @@ class Team(Table):
         """The members that are not there until they are brought in."""
         return [name for name, member in self.members.items() if member.reserve]
 
+    @property
+    def places(self) -> set[str]:
+        """The players in whose places somebody registers, here and in teams in members' places."""
+        registers = self.formation is not None and self.formation.places == "register"
+        found = set(self.reserve) if registers else set()
+        for name, team in self.inner.items():
+            found |= {f"{name}.{place}" for place in team.places}
+        return found
+
     def there(self, turn: int, spawned: Sequence[str]) -> list[str]:
         """Return the members that are there in a turn, from 1, with those brought in before."""
         return [

@@ -16,8 +16,15 @@ thing at a time, so who works or hosts is not found. One that passes on a task, 
 have forfeited, is out for the rest of the episode, and the best match of its task and its skills
 takes the task. After `steps` replies a host can only wait and conclude.
 
-The directory of members is the team's file. Source: Internet of Agents, Chen et al. 2024, where the
-directory is a server and each client chooses the next state and speaker; here hosts do.
+The directory of members is the team's file, and its members of the reserve are free places. Before
+a search each free place is asked who is there, and what it replies, `register` with skills or
+nothing, is a step of the record like any other reply. Or hosts fill places themselves (`places`):
+
+- `make`: somebody new with these skills joins the group.
+
+Source: Internet of Agents, Chen et al. 2024, where the directory is a server and each client
+chooses the next state and speaker; here hosts do. `make` is the role design of HALO, Hou et al.
+2025.
 """
 
 from __future__ import annotations
@@ -34,16 +41,28 @@ from palaestra.core.formation_words import (
     CONCLUDE,
     FIND,
     FREE,
+    MAKE,
+    PLACE,
+    REGISTER,
     START,
     WAIT,
     Move,
     host_asked,
     parse_move,
+    registered_skills,
     unmatched,
     worker_asked,
 )
 from palaestra.core.routing_words import part
-from palaestra.core.team_words import ASKED, PASS, instruction, took_work, worker_line
+from palaestra.core.team_words import (
+    ASKED,
+    PASS,
+    instruction,
+    skilled,
+    took_work,
+    worker_line,
+)
+from palaestra.environments.teams.free_places import Places
 from palaestra.environments.teams.protocol import ONE_EACH, Protocol
 from palaestra.environments.teams.protocol_tables import Formation
 from palaestra.environments.teams.team_file import Team
@@ -76,13 +95,15 @@ class Groups(Protocol):
         self.groups = {self.lead: Group(self.lead, speaker=self.lead)}  # by host
         self.formed: list[dict[str, Any]] = []  # groups that ended in this turn
         self.owing: list[str] = []  # members whose groups ended while they were to reply
+        self.places = Places(team, settings)
         self._said: list[tuple[str, str]] = []  # since the last call of `said`
         self._audience: tuple[str, ...] = ()
 
     def begin_turn(self, observation: str | None = None, state: str | None = None) -> None:
         self.turn += observation is not None
         self.formed, self.owing = [], []
-        there = self.team.there(self.turn, ())
+        self.places.begin_turn()
+        there = self._there()
         joined = [name for name in self.groups[self.lead].members if name in there]
         self.groups = {self.lead: Group(self.lead, members=joined, speaker=self.lead)}
 
@@ -91,26 +112,34 @@ class Groups(Protocol):
         for group in self.groups.values():
             found += [group.speaker] if group.speaker else []
             found += [name for name in group.tasks if name not in self.groups]
-        return found + self.owing
+        return found + self.owing + self.places.invited
 
     def asked(self, player: str = "") -> str:
         group = self.groups.get(player)
         if group is not None:
             lines = [*group.news, instruction(self._task(group))] if group.under else group.news
-            free = [worker_line(n, self.team.members[n].skills) for n in self._free_in(group)]
+            free = [worker_line(name, self._skills(name)) for name in self._free_in(group)]
             result = "RESULT" if group.under else "ACTION"
             return "\n".join(
                 [*lines, *([FREE] if free else []), *free, host_asked(self._moves(group), result)]
             )
+        if player in self.places.invited:
+            return PLACE
         within = self._assigned_in(player)
+        skills = self.places.joined.get(player)
+        lines = [] if skills is None else [skilled(skills)]
         if within is None:
-            return ASKED["talk"]
-        return f"{instruction(within.tasks[player])}\n{worker_asked(form=self._may_form(within))}"
+            return "\n".join([*lines, ASKED["talk"]])
+        forming = self._filling() if self._may_form(within) else []
+        return "\n".join([*lines, instruction(within.tasks[player]), worker_asked(forming)])
 
     def refusal(self, text: str, player: str = "") -> str | None:
         if not text.strip():
             return "The reply is empty."
         group = self.groups.get(player)
+        if player in self.places.invited:
+            here = plain(text) == PASS or registered_skills(text) is not None
+            return None if here else PLACE
         if group is None or plain(text) == PASS:
             return None
         move = parse_move(text)
@@ -125,14 +154,21 @@ class Groups(Protocol):
         if plain(text) == PASS:
             return "pass"
         group, move = self.groups.get(player), parse_move(text)
+        if player in self.places.invited:
+            return REGISTER
         if group is not None:
             outermost = not group.under
             return {ASK: "talk", CONCLUDE: "act" if outermost else "talk"}.get(move.do, move.do)
-        return FIND if self._forms(player, move) else "talk"
+        return move.do if self._forms(player, move) else "talk"
 
     def take(self, player: str, text: str) -> str | None:
         if player in self.owing:
             self.owing.remove(player)
+            return None
+        if player in self.places.invited:
+            for host, skills in self.places.register(player, registered_skills(text)):
+                self.groups[host].speaker = host
+                self._find(self.groups[host], skills)
             return None
         passes, move = plain(text) == PASS, parse_move(text)
         group = self.groups.get(player)
@@ -162,24 +198,29 @@ class Groups(Protocol):
 
     def facts(self) -> dict[str, Any]:
         """Return the groups of the turn that was decided: host, task, members, and under whom."""
-        return {"groups": self.formed}
+        joined = {"joined": {**self.places.joined}} if self.places.joined else {}
+        return {"groups": self.formed, **joined}
 
     def sample(self, rng: random.Random, action: Callable[[], str], player: str = "") -> str:
         group = self.groups.get(player)
+        if player in self.places.invited:
+            return rng.choice((PASS, f"{REGISTER}: {action()}"))
         if group is None:
             return action()
         do = rng.choice(self._moves(group))
         if do == WAIT:
             return do
-        if do == FIND:
+        if do in (FIND, MAKE):
             skills = [one.skills for one in self.team.members.values() if one.skills]
-            return f"{do}: {rng.choice(skills)}"
+            return f"{do}: {rng.choice([*skills, action()])}"
         if do == CONCLUDE:
             return f"{do}: {action()}"
         return f"{do} {rng.choice(group.members)}: {action()}"
 
     def ideal(self, action: str, player: str = "") -> str:
         group = self.groups.get(player)
+        if player in self.places.invited:
+            return PASS
         if group is None:
             return action
         return f"{CONCLUDE}: {action}" if CONCLUDE in self._moves(group) else WAIT
@@ -187,21 +228,23 @@ class Groups(Protocol):
     def most_replies(self, each: Mapping[str, int] = ONE_EACH) -> int:
         steps, members = self.settings.steps, self.team.members
         groups = sum(steps**depth for depth in range(self.settings.depth))
-        # of each host `steps`, then it waits and concludes; of those whom it asks or assigns, and
-        # of those that take the task of a member that passed
-        replies = groups * (steps + 2 + steps) + len(members)
+        # of each host `steps`, then it waits and concludes; of those whom it asks or assigns, of
+        # free places at each search, and of those that take the task of a member that passed
+        replies = groups * (steps + 2 + steps + steps * len(self.team.reserve)) + len(members)
         return replies * max(each.get(name, 1) for name in members)
 
     def key(self) -> tuple[object, ...]:
         groups = [asdict(group) for group in self.groups.values()]
-        return self.turn, self.out, groups, self.formed, self.owing
+        return self.turn, self.out, groups, self.formed, self.owing, self.places.saved()
 
     def saved(self) -> Any:
         groups = [asdict(group) for group in self.groups.values()]
-        return [self.turn, [*self.out], groups, [*self.formed], [*self.owing]]
+        lists = [[*self.out], groups, [*self.formed], [*self.owing]]
+        return [self.turn, *lists, self.places.saved()]
 
     def restore(self, saved: Any) -> None:
-        self.turn, self.out, groups, self.formed, self.owing = saved
+        self.turn, self.out, groups, self.formed, self.owing, places = saved
+        self.places.restore(places)
         self.groups = {group["host"]: Group(**group) for group in groups}
 
     # ── the states of a group ────────────────────────────────────────────────
@@ -219,7 +262,12 @@ class Groups(Protocol):
         if move.do == CONCLUDE:
             return self._conclude(group, move.text)
         if move.do == FIND:
-            self._find(group, move.text)
+            if self.places.wait(group.host, move.text, self._places()):
+                group.speaker = ""
+            else:
+                self._find(group, move.text)
+        elif move.do == MAKE:
+            self._make(group, move.text)
         elif move.do == WAIT:
             self._await(group, [*group.tasks])
         elif name not in self._free_in(group):  # another group was faster in this round
@@ -231,6 +279,15 @@ class Groups(Protocol):
             group.tasks[name] = move.text
             self._await(group, [name] if move.do == ASSIGN else [])
         return None
+
+    def _make(self, group: Group, skills: str) -> None:
+        """Let somebody new with these skills join."""
+        free = self._places()
+        if not free:  # another group was faster in this round
+            group.news.append("There is no place for another one.")
+            return
+        self.places.joined[free[0]] = skills
+        group.members.append(free[0])
 
     def _find(self, group: Group, skills: str) -> None:
         """Let those join whose skills match best, the best first."""
@@ -277,6 +334,7 @@ class Groups(Protocol):
         for worker in group.tasks:
             if worker in self.groups:
                 self._close(self.groups[worker])
+        self.places.forget(group.host)
         known = {"host": group.host, "under": group.under, "members": [*group.members]}
         self.formed.append({**known, "task": self._task(group) if group.under else ""})
         del self.groups[group.host]
@@ -293,7 +351,7 @@ class Groups(Protocol):
         self.out.append(worker)
         task = group.tasks.pop(worker)
         group.news.append(f"{worker} is out of the team's work.")
-        heirs = self._matching(f"{task} {self.team.members[worker].skills}", self._free())
+        heirs = self._matching(f"{task} {self._skills(worker)}", self._free())
         if not heirs:
             group.news.append(unmatched(task))
             self._ended(group, worker)
@@ -313,6 +371,8 @@ class Groups(Protocol):
         """
         if do == CONCLUDE:
             return not group.tasks
+        if do == MAKE and not self.places.made:
+            return False
         return self._more(group) or (do == WAIT and bool(group.tasks))
 
     def _more(self, group: Group) -> bool:
@@ -323,9 +383,23 @@ class Groups(Protocol):
         """Return what a host may reply, by the keys of FORMS."""
         named = [ASK, ASSIGN, START] if self._free_in(group) else []
         return [
-            *([FIND, *named] if self._more(group) else []),
+            *([*self._filling(), *named] if self._more(group) else []),
             *([WAIT] if group.tasks else [CONCLUDE]),
         ]
+
+    def _filling(self) -> list[str]:
+        """Return by which replies members join a group now."""
+        makes = self.places.made and self._places()
+        return [FIND, *([MAKE] if makes else [])]
+
+    def _places(self) -> list[str]:
+        return self.places.free(self.turn, self.out)
+
+    def _there(self) -> list[str]:
+        return self.team.there(self.turn, [*self.places.joined])
+
+    def _skills(self, name: str) -> str:
+        return self.places.joined.get(name) or self.team.members[name].skills
 
     def _task(self, group: Group) -> str:
         return self.groups[group.under].tasks[group.host]
@@ -344,14 +418,14 @@ class Groups(Protocol):
     def _forms(self, player: str, move: Move) -> bool:
         """Return whether the reply of a worker forms a group."""
         within = self._assigned_in(player)
-        return within is not None and move.do == FIND and self._may_form(within)
+        may = within is not None and self._may_form(within)
+        return may and (move.do == FIND or (move.do == MAKE and self.places.made))
 
     def _free(self) -> list[str]:
         """Return the members that are there and do nothing."""
         busy = {*self.groups, *self.owing, *(group.speaker for group in self.groups.values())}
         busy.update(name for group in self.groups.values() for name in group.tasks)
-        there = self.team.there(self.turn, ())
-        return [name for name in there if name not in busy and name not in self.out]
+        return [name for name in self._there() if name not in busy and name not in self.out]
 
     def _free_in(self, group: Group) -> list[str]:
         free = self._free()
@@ -363,7 +437,7 @@ class Groups(Protocol):
 
     def _matching(self, text: str, names: Sequence[str]) -> list[str]:
         """Return those whose names and skills match a text, the best first."""
-        rated = scores(text, [f"{name} {self.team.members[name].skills}" for name in names])
+        rated = scores(text, [f"{name} {self._skills(name)}" for name in names])
         found = [at for at, score in enumerate(rated) if score > 0]
         return [names[at] for at in sorted(found, key=lambda at: -rated[at])]
 

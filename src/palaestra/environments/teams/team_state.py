@@ -66,13 +66,12 @@ class TeamState:
         self._unread: dict[str, list[int]] = {member: [] for member in team.players}
         """By member, the places among them of those that it is to be shown."""
         self._readers: dict[str, list[str]] = {}  # by speaker, as `Team.sees`
-        self._digest = ""  # of the news, so that a state key takes no longer the more was said
+        self._digest, self._digested = "", 0
+        """Of the first news, and how many: so a state key takes no longer the more was said."""
 
     def tell(self, *lines: _Line) -> None:
         """Add lines to what members are shown when their turns begin."""
-        if lines:
-            self._add(lines)
-            self._digest = hashed(self._digest, lines)
+        self._add(lines)
 
     def begin_turn(self, view: str, state: str | None) -> None:
         """Begin the team's turn.
@@ -151,12 +150,12 @@ class TeamState:
     def key(self) -> tuple[object, ...]:
         """Return the state as something to hash; equal states give equal values."""
         now = self._begun, self.deciding, self.decision, self.forfeited
-        return self.protocol.key(), self._digest, self._read, *now
+        return self.protocol.key(), self._digest_of_news(), self._read, *now
 
     def saved(self) -> Any:
         """Return the state as JSON can hold it."""
         decision = None if self.decision is None else asdict(self.decision)
-        told = [self._news, self._digest, self._read, self.shown]
+        told = [self._news, self._digest_of_news(), self._read, self.shown]
         now = [self._begun, self.deciding, decision, self.forfeited]
         return [self.protocol.saved(), told, now]
 
@@ -166,6 +165,7 @@ class TeamState:
         self._begun, self.deciding, decision, self.forfeited = now
         news, self._digest, self._read, self.shown = told
         self._add(_Line(*line) for line in news)
+        self._digested = len(self._news)
         for member, unread in self._unread.items():
             unread[:] = [at for at in unread if at >= self._read[member]]
         self.protocol.restore(protocol)
@@ -173,6 +173,12 @@ class TeamState:
         if decision is not None:
             call = decision["call"]
             self.decision = Action(decision["text"], None if call is None else ToolCall(**call))
+
+    def _digest_of_news(self) -> str:
+        for line in self._news[self._digested :]:
+            self._digest = hashed(self._digest, line)
+        self._digested = len(self._news)
+        return self._digest
 
     def _add(self, lines: Iterable[_Line]) -> None:
         """Add lines, each for those who see what its speaker says."""

@@ -81,6 +81,14 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
+class Factor:
+    """What the environments of an evaluation differ in, whose tasks are the same by number."""
+
+    name: str
+    base: str  # the environment with which the others are compared
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that an evaluation has to run."""
 
@@ -89,6 +97,7 @@ class Plan:
     shard: Shard | None = None
     prices: dict[str, Price] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)  # impossible combinations, and why
+    factor: Factor | None = None
 
     def numbers(self, cell: Cell) -> tuple[int, ...]:
         """Return the task numbers of a cell that this run's shard evaluates."""

@@ -17,7 +17,14 @@ from palaestra.core.budget import Budget
 from palaestra.core.environment import Capability, Spec
 from palaestra.core.errors import InputError
 from palaestra.environments.registry import names_actions, spec, tasks
-from palaestra.evaluation.running.evaluation_plan import CONTEXT, Cell, Plan, Shard, phase_of
+from palaestra.evaluation.running.evaluation_plan import (
+    CONTEXT,
+    Cell,
+    Factor,
+    Plan,
+    Shard,
+    phase_of,
+)
 from palaestra.evaluation.running.suite import Entry, Limits, Suite
 from palaestra.evaluation.statistics.costs import parse_prices
 from palaestra.models.registry import check_model, is_local, is_remote, sees
@@ -43,6 +50,7 @@ class MatrixRequest:
     suite: Suite | None = None
     shard: Shard | None = None
     prices: Sequence[str] = ()
+    factor: Factor | None = None
 
 
 def plan(request: MatrixRequest) -> tuple[Plan, list[str]]:
@@ -86,7 +94,8 @@ def plan(request: MatrixRequest) -> tuple[Plan, list[str]]:
     for name, reason in skipped.items():
         notes.append(f"left out: {name}: {reason}")
     prices = parse_prices(request.prices, [*request.models, *request.roles.values()])
-    return Plan(tuple(cells), request.suite, request.shard, prices, skipped), notes
+    made = Plan(tuple(cells), request.suite, request.shard, prices, skipped, request.factor)
+    return made, notes
 
 
 def reply_tokens(agent: str) -> int:

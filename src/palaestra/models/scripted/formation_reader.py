@@ -3,7 +3,8 @@
 A task of several numbered lines has one word of the right action for each ("1. …"), and a line of
 several parts ("2. art: … & …") one letter of its word for each. A host finds somebody for each
 part, assigns it to the best match of its group, waits for all results and joins them; parts for
-which nobody is found it does itself. A worker whose part has parts does so in a group of its own.
+which nobody is found it does itself. Where it may, it makes somebody instead of a search, whose
+skill is the first word of the part. A worker whose part has parts does so in a group of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from palaestra.core.formation_words import (
     CONCLUDE,
     FIND,
     HOST,
+    MAKE,
     RESULT,
     START,
     WAIT,
@@ -45,7 +47,8 @@ async def reply(messages: Sequence[Message], own: Callable[[str], Awaitable[str]
         given = {*_given(messages), *known}
         left = [part for part in parts if part not in given]
         if left:
-            return _placed(left[0], messages[-1].text, alone=len(parts) == 1)
+            makes = f"{MAKE}: " in asked
+            return _placed(left[0], messages[-1].text, alone=len(parts) == 1, makes=makes)
     if WAIT in asked:
         return WAIT
     answers = [known.get(part) or await own(part) for part in parts]
@@ -96,14 +99,20 @@ def _results(messages: Sequence[Message]) -> dict[str, str]:
     return found
 
 
-def _placed(part: str, text: str, *, alone: bool) -> str:
-    """Return the reply that assigns a part to the best match of the group, or finds one."""
+def _placed(part: str, text: str, *, alone: bool, makes: bool) -> str:
+    """Return the reply that assigns a part to the best match of the group, finds or makes one."""
     free = dict(one for line in text.splitlines() if (one := listed_worker(line)) is not None)
     rated = dict(zip(free, scores(part, [" ".join(one) for one in free.items()]), strict=True))
     best = max(rated, key=lambda name: rated[name], default="")
     if not best or rated[best] <= 0:
-        return f"{FIND}: {part}"
+        return f"{MAKE}: {_skill_of(part)}" if makes else f"{FIND}: {part}"
     return f"{ASSIGN if alone else START} {best}: {part}"
+
+
+def _skill_of(part: str) -> str:
+    """Return the first word of a part after its number."""
+    found = re.match(r"[\d.]*\s*([\w-]+)", part)
+    return part if found is None else found[1]
 
 
 def _given(messages: Sequence[Message]) -> list[str]:

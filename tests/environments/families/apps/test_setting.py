@@ -56,7 +56,14 @@ def test_the_tasks_of_the_core_apps_stay_the_same(name: str) -> None:
 @pytest.mark.parametrize(
     "id",
     mostly_slow(
-        ["apps/life-easy", "apps/office-medium:all", "apps/life-hard:discover", "apps/office-hard"],
+        [
+            "apps/life-easy",
+            "apps/office-medium:all",
+            "apps/life-hard:discover",
+            "apps/office-hard",
+            "apps/office-easy-challenge",
+            "apps/life-easy-new",
+        ],
         "apps/life-easy",
     ),
 )
@@ -75,6 +82,36 @@ def test_a_reference_solves_tasks_about_many_apps(name: str) -> None:
         apps |= env._drawn.task.apps
     assert len(apps) > 3
     assert apps <= set(LIFE if name.startswith("life") else OFFICE)
+
+
+@pytest.mark.parametrize(
+    ("which", "own", "others"), [("life", LIFE, OFFICE), ("office", OFFICE, LIFE)]
+)
+def test_challenges_are_about_apps_that_the_setting_lacks(
+    which: str, own: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    env, asked = Apps(f"{which}-medium-challenge:all"), set[str]()
+    for task in Apps.tasks(f"apps/{which}-medium-challenge:all").take(Split.TEST, 6):
+        env.reset(task)
+        assert all(goal.atom.apps - {*own} for goal in env.goals)
+        asked |= env._drawn.task.apps - {*own}
+        assert [env.step(action) for action in env.oracle()][-1].success
+    assert len(asked) >= 2
+    assert asked <= {*others}
+    assert {*own, *others} == {*env._drawn.suite.apps}
+
+
+@pytest.mark.parametrize(("which", "own"), [("life", LIFE), ("office", OFFICE)])
+def test_new_apps_stand_beside_those_of_the_setting(which: str, own: tuple[str, ...]) -> None:
+    env, new = Apps(f"{which}-easy-new:discover"), set[str]()
+    for task in Apps.tasks(f"apps/{which}-easy-new:discover").take(Split.TEST, 3):
+        env.reset(task)
+        apps = {*env._drawn.suite.apps}
+        assert apps > {*own} and len(apps) == len(own) + 2
+        assert env._drawn.task.apps <= apps - {*own}
+        new |= apps - {*own}
+        assert [env.step(action) for action in env.oracle()][-1].success
+    assert len(new) > 3
 
 
 def test_every_stock_app_is_in_a_setting_and_the_core_is_the_first() -> None:

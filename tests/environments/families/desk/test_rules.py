@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from palaestra.core.temporal_logic import Atom, Moment, atoms, holds, parse
+from palaestra.environments.families.apps.composing.policy import Trace
 from palaestra.environments.families.desk.drawing import DESKS
-from palaestra.environments.families.desk.policy import CONFIRMS, Trace
+from palaestra.environments.families.desk.user import CONFIRMS
 
 KEPT = "kept"
 CASES = [

@@ -25,7 +25,7 @@ def test_a_reference_in_gestures_solves_its_task_wherever_it_begins(setting: str
         calls, answer = found
         sites = AppSites.of(world, task.seed, LANGUAGES)
         host = START if task.seed % 2 else next(iter(sites.by_host))
-        walk = Walk(sites, f"http://{host}/", {})
+        walk = Walk(sites, f"http://{host}/")
         walk.make(calls)
         assert judged(world, made.ways, answer or "").success, made.task.instruction
         kinds |= {gesture.kind for gesture in walk.gestures}

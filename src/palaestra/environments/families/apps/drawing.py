@@ -15,6 +15,7 @@ from palaestra.environments.families.apps.composing.composition import (
     Composer,
     Composition,
 )
+from palaestra.environments.families.apps.composing.crud_atoms import crud_atoms
 from palaestra.environments.families.apps.composing.gate import rejection
 from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.composing.verifier import Wanted
@@ -27,7 +28,7 @@ from palaestra.environments.families.apps.stock import stock_app
 from palaestra.environments.families.apps.world import World
 
 CHALLENGE, NEW = "challenge", "new"  # suffixes of levels
-UNSEEN = "calendar"  # the app that only `challenge` asks about
+UNSEEN = "calendar"  # the app about which only `challenge` asks, of those of `core`
 WORLDS = 64  # small worlds of a split
 TRIES = 200  # draws until one passes the gate
 
@@ -63,16 +64,20 @@ def drawn(level: str, kind: str, seed: int, setting: Setting | None = None) -> D
         level: how many goals, see `LEVELS`.
         kind: empty, or one of the suffixes.
         seed: says which split it belongs to, as those of a `TaskSet` do.
-        setting: the apps and goals; `core` unless given. Only `core` has suffixes.
+        setting: the apps and goals; `core` unless given. With `NEW`, generated apps stand beside
+            its apps, and goals are about those; of `core` only `supervisor` stands beside.
     """
     number, split = divmod(seed, len(Split))
     if kind == NEW:
-        suite = Suite.of([stock_app("supervisor"), *new_apps(seed)])
-        template, atoms = populate(suite, "small", seed), core_atoms(suite)
+        known = [stock_app("supervisor")] if setting is None else setting.suite.apps.values()
+        suite = Suite.of([*known, *(new := new_apps(seed))])
+        template, names = populate(suite, "small", seed), {app.name for app in new}
+        made = core_atoms(suite) if setting is None else tuple(crud_atoms(suite, ids=False))
+        atoms = tuple(atom for atom in made if atom.apps & names)
     else:
         suite, atoms = (setting or core()).suite, (setting or core()).atoms
         template = world_template(suite, "small", len(Split) * (number % WORLDS) + split)
-    if setting is None:
+    if setting is None and kind != NEW:
         atoms = tuple(atom for atom in atoms if (UNSEEN in atom.apps) == (kind == CHALLENGE))
     composer = Composer(atoms)
     world, rng = World(suite, template, START), random.Random(f"apps {level} {kind} {seed}")

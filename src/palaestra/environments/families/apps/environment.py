@@ -9,7 +9,14 @@ mail.search_messages, for code as action; otherwise it has the few that the task
 that it does not.
 Tasks of `apps/easy-challenge` are about the calendar, about which no others are; those of
 `apps/easy-new` about two apps that nobody has seen, generated afresh for each task or scenario.
-Both exist for all of these ids and tools.
+Both exist for all of the ids here and below, and all tools.
+
+Tasks of `apps/forbidden` are twins: the person has rules, of which one forbids what is asked in one
+of them and permits it in the other (`twins.py`).
+
+Tasks of the same number of `apps/goal`, `apps/goal-chain`, `-branch`, `-hidden`, `-ask`,
+`-forbidden`, `-deadline`, `-wait` and `-noise` have the same goal, alone and through an operator
+(`one_goal.py`).
 
 In `apps/timed` time matters: answers arrive while the agent waits, there are deadlines, and others
 change what the task is about (`timed/timed_atoms.py`). With `apps/timed-30` sampled tokens take
@@ -34,7 +41,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -45,25 +52,39 @@ from palaestra.core.task import Split, Task, TaskSet
 from palaestra.core.tool import NotACall, checked, parse_call
 from palaestra.environments.base import Adapter, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.composition import LEVELS
+from palaestra.environments.families.apps.composing.forbidden import DONE, REFUSED
 from palaestra.environments.families.apps.composing.gate import judged
 from palaestra.environments.families.apps.composing.goal import MAIN, Goal
-from palaestra.environments.families.apps.composing.operators import CALLS, EXPERT, OPERATORS
+from palaestra.environments.families.apps.composing.operators import (
+    CALLS,
+    EXPERT,
+    FORBIDDEN,
+    OPERATORS,
+)
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
+from palaestra.environments.families.apps.one_goal import (
+    CLOCKED,
+    GOAL,
+    THROUGH,
+    clocked_suite,
+    one_goal,
+)
 from palaestra.environments.families.apps.scenarios import (
     SCENARIO,
     VARIANTS,
     Scenarios,
     variant,
 )
-from palaestra.environments.families.apps.setting import SETTINGS, Setting
+from palaestra.environments.families.apps.setting import CHALLENGES, SETTINGS, Setting
 from palaestra.environments.families.apps.shown_changes import ShownChanges
 from palaestra.environments.families.apps.stock import CORE, stock_suite
 from palaestra.environments.families.apps.surfaces import FINISH, READ, SURFACES, tool_of
 from palaestra.environments.families.apps.timed.clock_app import timed_suite
 from palaestra.environments.families.apps.timed.remaining import rest_in_time
-from palaestra.environments.families.apps.timed.timed_tasks import drawn_timed
+from palaestra.environments.families.apps.timed.timed_tasks import challenge_suite, drawn_timed
+from palaestra.environments.families.apps.twins import TWINS, twin
 from palaestra.environments.families.apps.world import World
 
 RULES = (
@@ -72,7 +93,12 @@ RULES = (
     'finish(answer="…") if the task asks for something.'
 )
 ANSWER = "answer"
+TWIN_RULES = (
+    "The person has rules. If one of them forbids what the task asks for, change nothing and call "
+    f'finish(answer="{REFUSED}"). Otherwise do it, and call finish(answer="{DONE}").'
+)
 CAPABILITIES = ("state_key", "snapshot", "oracle", "progress")
+COMPOSED = (*LEVELS, *OPERATORS, EXPERT, FORBIDDEN)  # levels of core apps without a clock
 TIMED = "timed"
 TIMED_RULES = (
     "Time passes: a call takes seconds, and you can wait with wait and wait_for_notification. What "
@@ -86,7 +112,7 @@ SPEEDS = (100, 30, 10, 3, 1)
 def speed_of(name: str) -> int | None:
     """Return the speed that an id's name asks for; None: sampled tokens take no time."""
     level, _, suffix = name.partition(":")[0].partition("-")
-    return int(suffix) if level == TIMED and suffix else None
+    return int(suffix) if level == TIMED and suffix.isdecimal() else None
 
 
 def parts(name: str) -> tuple[str, str, str, str]:
@@ -106,13 +132,17 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
         which, self._level, self._kind, form = parts(name)
-        self._setting = self.setting or (SETTINGS[which]() if which else None)
+        settings = CHALLENGES if self._kind == CHALLENGE else SETTINGS
+        self._setting = self.setting or (settings[which]() if which else None)
         self._speed = speed_of(name)
         self._surface = SURFACES[form or "task"]
-        timed = self._level == TIMED
-        suite = timed_suite() if timed else (self._setting or SETTINGS[""]()).suite
-        if self._level in (*OPERATORS, EXPERT):
-            suite = stock_suite((*CORE, "user"))
+        self._timed = self._level == TIMED or self._kind in CLOCKED
+        if self._level == TIMED:
+            suite = challenge_suite() if self._kind == CHALLENGE else timed_suite()
+        elif self._level in (*OPERATORS, EXPERT, FORBIDDEN, GOAL):
+            suite = clocked_suite() if self._timed else stock_suite((*CORE, "user"))
+        else:
+            suite = (self._setting or SETTINGS[""]()).suite
         tools = self._surface.tools(suite, (), random.Random(0)) if form else ()
         self.tools = (*(tools or map(tool_of, suite.apis.values())), FINISH)
         self._world: World | None = None
@@ -124,33 +154,55 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         if cls.setting is not None:
             return ["", *(f"{level}{form}" for level in LEVELS for form in forms)]
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
-        levels = [f"{level}{kind}" for level in (*LEVELS, *OPERATORS, EXPERT) for kind in kinds]
-        levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
-        levels += [TIMED, *(f"{TIMED}-{speed}" for speed in SPEEDS)]
+        levels = [f"{level}{kind}" for level in COMPOSED for kind in kinds]
+        levels += [GOAL, *(f"{GOAL}-{way}" for way in THROUGH)]
+        own = [f"{level}{kind}" for level in LEVELS for kind in kinds]
+        for setting in filter(None, SETTINGS):
+            has = own if setting in CHALLENGES else LEVELS
+            levels += [f"{setting}-{level}" for level in has]
+        levels += [*(f"{TIMED}{kind}" for kind in kinds), *(f"{TIMED}-{speed}" for speed in SPEEDS)]
         return [f"{level}{form}" for level in levels for form in forms]
 
     @classmethod
     def tasks(cls, environment: str) -> TaskSet:
         level = re.split("[-:?@]", environment.partition("/")[2])[0]
+        if level == FORBIDDEN:
+            return Scenarios(environment, variants=TWINS)
         many = level in (*OPERATORS, EXPERT)
         return Scenarios(environment) if many else TaskSet(environment)
 
     @classmethod
+    def factors(cls, name: str) -> Mapping[str, Sequence[str]]:
+        """Return other tools for the same tasks, other speeds, and operators over the same goal."""
+        head, _, form = (name or "easy").partition(":")
+        of = f":{form}" if form else ""
+        forms = ("", *(f":{other}" for other in SURFACES if other != "task"))
+        found = {"tools": [f"{head}{other}" for other in forms if other != of]}
+        if head == GOAL:
+            found["operator"] = [f"{GOAL}-{way}{of}" for way in THROUGH]
+        if head == TIMED:
+            found["speed"] = [f"{TIMED}-{speed}{of}" for speed in SPEEDS]
+        return found
+
+    @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (which, level, _, form) = super().spec_of(name), parts(name)
+        spec, (which, level, kind, form) = super().spec_of(name), parts(name)
         if level == TIMED:
             turns = 46 if form in ("discover", "code") else 32
+            turns += 14 * (kind in (CHALLENGE, NEW))  # of goals that have several calls
             return replace(spec, typical_turns=turns, token_time=speed_of(name) is not None)
         each, first = (12, 4) if form in ("discover", "code") else (6, 2)
         if which or cls.setting is not None:
             each += 8  # for each of several rows, something is read or changed
-        goals = CALLS // 3 if level == EXPERT else LEVELS.get(level, 2)
+        goals = {**LEVELS, EXPERT: CALLS // 3, GOAL: 3}.get(level, 2)
         return replace(spec, typical_turns=first + each * goals)
 
     @property
     def instructions(self) -> str:
         rules = RULES.format(example=self._surface.example)
-        if self._level != TIMED:
+        if FORBIDDEN in (self._level, self._kind):
+            return f"{rules}\n{TWIN_RULES}"
+        if not self._timed:
             return rules
         cost = "" if self._speed is None else f" A second passes for {self._speed} of your tokens."
         return f"{rules}\n{TIMED_RULES}{cost}"
@@ -163,7 +215,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
 
     def _begin(self, task: Task) -> Observation:
         """Open the task's world; raises InputError for a task with other parameters."""
-        made = self._made(task)
+        made = self.draw(task)
         self.close()
         self._drawn = made
         self._world, self._answer = self._drawn.open(), None
@@ -203,7 +255,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     def state_key(self) -> str:
         world = self._running()
         read = [tool.name for tool in self.tools[len(self._offered) : -1]]
-        return hashed(self._current().id, world.key(), self._over, self._answer, *read)
+        left = [clause.trace(world.calls).key() for clause in self._drawn.task.policy]
+        return hashed(self._current().id, world.key(), self._over, self._answer, *read, *left)
 
     def progress(self) -> float:
         """Return the share of the wanted changes, and of the answer, less other changes."""
@@ -228,7 +281,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         world = self._running()
         if self._over:
             return []
-        find = rest_in_time if self._level == TIMED else rest_of
+        find = rest_in_time if self._timed else rest_of
         tried = (find(world, task, self._drawn.ways) for task in self._drawn.variants())
         rest = next((found for found in tried if found is not None), None)
         if rest is None:
@@ -238,23 +291,29 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         plan.append(ToolCall(FINISH.name, {} if answer is None else {ANSWER: answer}))
         return [Action(str(call), call) for call in plan]
 
-    # ── details ──────────────────────────────────────────────────────────────
-
-    def _made(self, task: Task) -> Drawn:
-        """Draw what a task consists of."""
+    def draw(self, task: Task) -> Drawn:
+        """Draw what a task consists of; raises InputError for one with other parameters."""
         if self._level in LEVELS:
             without_parameters(task)
             return drawn(self._level, self._kind, task.seed, self._setting)
+        if self._level == GOAL:
+            without_parameters(task)
+            return one_goal(self._kind, task.seed)
         if self._level == TIMED:
             without_parameters(task)
-            return drawn_timed(task.seed)
-        number = task.seed // len(Split) // VARIANTS
+            return drawn_timed(task.seed, "" if self._speed else self._kind)
+        twins = self._level == FORBIDDEN
+        number = task.seed // len(Split) // (TWINS if twins else VARIANTS)
         if dict(task.parameters) not in ({}, {SCENARIO: number}):
             raise InputError(
                 f"The task '{task.id}' has the parameters {dict(task.parameters)}, but its seed "
                 f"{task.seed} belongs to the scenario {number}; pass {{'{SCENARIO}': {number}}}."
             )
+        if twins:
+            return twin(self._kind, task.seed)
         return variant(self._level, self._kind, task.seed)
+
+    # ── details ──────────────────────────────────────────────────────────────
 
     def _running(self) -> World:
         self._current()
@@ -273,9 +332,15 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     def _end(self, answer: str) -> Transition:
         self._answer = answer
         verdict = self._verdict()
-        parts = {"effect": verdict.effect, "wording": verdict.wording, "reply": verdict.answer}
-        if self._level == TIMED:
+        parts: dict[str, object] = {
+            "effect": verdict.effect,
+            "wording": verdict.wording,
+            "reply": verdict.answer,
+        }
+        if self._timed:
             parts["timing"] = verdict.timing
+        if self._drawn.task.policy:
+            parts["policy"] = list(verdict.policy)
         return Transition(
             Observation("The task is over."),
             reward=float(verdict.success),
@@ -288,7 +353,9 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         world = self._running()
         person = world.state.get("supervisor.person", MAIN) or {}
         listed = "\n".join(tool.signature for tool in self.tools)
+        rules = "\n".join(f"- {clause.rule.words}" for clause in self._drawn.task.policy)
         return (
             f"You act for {person.get('name')}. It is {world.now}.\nTools:\n{listed}\n"
-            f"Task: {self._drawn.task.instruction}"
+            + (f"Rules:\n{rules}\n" if rules else "")
+            + f"Task: {self._drawn.task.instruction}"
         )

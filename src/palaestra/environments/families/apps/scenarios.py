@@ -20,7 +20,7 @@ from palaestra.core.task import Split, TaskSet
 from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.each import Each
-from palaestra.environments.families.apps.composing.gate import judged, near_misses, rejection
+from palaestra.environments.families.apps.composing.gate import called, judged, rejection
 from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal
 from palaestra.environments.families.apps.composing.operators import (
     CALLS,
@@ -54,8 +54,10 @@ SCENARIO = "scenario"  # the parameter of a task with the number of its scenario
 class Scenarios(TaskSet):
     """The tasks of an environment whose tasks come in scenarios; each names its scenario."""
 
+    variants: int = VARIANTS  # of a scenario
+
     def _parameters(self, split: Split, index: int) -> Mapping[str, Any]:
-        return {**self.parameters, SCENARIO: index // VARIANTS}
+        return {**self.parameters, SCENARIO: index // self.variants}
 
 
 def variant(level: str, kind: str, seed: int) -> Drawn:
@@ -74,13 +76,13 @@ def variant(level: str, kind: str, seed: int) -> Drawn:
 def scenario(level: str, kind: str, number: int, split: int) -> tuple[Drawn, ...]:
     """Draw the tasks of a scenario."""
     seeds = [len(Split) * (VARIANTS * number + each) + split for each in range(VARIANTS)]
-    suite = _suite(kind, seeds[0])
-    structures = _structures(suite, kind)
+    suite = suite_of(kind, seeds[0])
+    structures = structures_of(suite, kind)
     rng = random.Random(f"scenario {level} {kind} {seeds[0]}")
     for attempt in range(ATTEMPTS):
         moved = len(Split) * (attempt // PATIENCE)
         tasks = [
-            _Task(suite, _template(suite, kind, seed + moved), random.Random(f"{seed} {attempt}"))
+            _Task(suite, template_of(suite, kind, seed + moved), random.Random(f"{seed} {attempt}"))
             for seed in seeds
         ]
         if _composed(level, structures, tasks, rng):
@@ -92,9 +94,9 @@ def scenario(level: str, kind: str, number: int, split: int) -> tuple[Drawn, ...
 
 def candidates(level: str, kind: str, seed: int, number: int) -> Iterator[str | None]:
     """Yield why tasks of one drawn goal do not pass the gate; None for one that passes."""
-    suite = _suite(kind, seed)
-    structures, rng = _structures(suite, kind), random.Random(f"candidates {level} {seed}")
-    template = _template(suite, kind, seed)
+    suite = suite_of(kind, seed)
+    structures, rng = structures_of(suite, kind), random.Random(f"candidates {level} {seed}")
+    template = template_of(suite, kind, seed)
     for _ in range(number):
         atom = structures.draw(level, rng)
         with closing(World(suite, template, START)) as world:
@@ -178,15 +180,8 @@ class _Task:
         with closing(World(self.suite, planted, START)) as world:
             if rejection(world, task, self.rng) is not None:
                 return None
-            return Drawn(self.suite, planted, task, task.ways(world), self._needed(world, task))
-
-    def _needed(self, world: World, task: Composition) -> tuple[str, ...]:
-        """Return the APIs that are called by the reference, or on the other branch."""
-        calls = list(task.reference(world)[0].calls)
-        for number, slots in near_misses(world, task, self.rng):
-            with closing(world.fork()) as fork:
-                calls += run(task.steps(number, slots), fork, MAIN).calls
-        return tuple(dict.fromkeys(call.api for call in calls))
+            ways, needed = task.ways(world), dict.fromkeys(called(world, task, self.rng))
+            return Drawn(self.suite, planted, task, ways, tuple(needed))
 
     def _independent(self, task: Composition) -> bool:
         """Return whether the goals can be reached in their order, and mean the same in another."""
@@ -202,7 +197,7 @@ class _Task:
             return not backwards.refused and judged(other, [wanted], "").success
 
 
-def _suite(kind: str, seed: int) -> Suite:
+def suite_of(kind: str, seed: int) -> Suite:
     """Return the apps of a scenario."""
     if kind != NEW:
         return stock_suite((*CORE, "user"))
@@ -210,7 +205,7 @@ def _suite(kind: str, seed: int) -> Suite:
     return Suite.of([*known, *new_apps(seed)])
 
 
-def _template(suite: Suite, kind: str, seed: int) -> Template:
+def template_of(suite: Suite, kind: str, seed: int) -> Template:
     """Return a world of the split to which a seed belongs."""
     if kind == NEW:
         return populate(suite, "small", seed)
@@ -218,7 +213,7 @@ def _template(suite: Suite, kind: str, seed: int) -> Template:
     return world_template(suite, "small", len(Split) * (number % WORLDS) + split)
 
 
-def _structures(suite: Suite, kind: str) -> Structures:
+def structures_of(suite: Suite, kind: str) -> Structures:
     """Return what a scenario can be made of: see `drawing.py` for what each kind is about."""
     if kind == NEW:
         known = set(stock_suite((*CORE, "user")).apps)

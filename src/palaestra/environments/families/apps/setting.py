@@ -7,6 +7,9 @@
           wiki and a repository
 `documents`  the smallest, with files, and sheets, letters and PDFs among them
 
+Goals of `…-challenge` concern apps that the setting lacks: tasks of `life` those of a company, and
+tasks of `office` those of a person. The world has both.
+
 One's own apps are a setting, too:
 
     class Library(Apps):
@@ -15,7 +18,7 @@ One's own apps are a setting, too:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -108,5 +111,24 @@ def documents() -> Setting:
     return Setting.of([stock_app(name) for name in DOCUMENTS], KINDS)
 
 
+def _of_unseen(names: Sequence[str], others: Sequence[str]) -> Setting:
+    """Return a setting whose goals all concern an app of `others` that is not among `names`."""
+    unseen = set(others) - set(names)
+    every = Setting.of([stock_app(name) for name in dict.fromkeys((*names, *others))], KINDS)
+    return Setting(every.suite, tuple(atom for atom in every.atoms if atom.apps & unseen))
+
+
+@cache
+def life_challenge() -> Setting:
+    return _of_unseen(LIFE, OFFICE)
+
+
+@cache
+def office_challenge() -> Setting:
+    return _of_unseen(OFFICE, LIFE)
+
+
+CHALLENGES = {"life": life_challenge, "office": office_challenge}
+"""The settings of the ids `apps/SETTING-LEVEL-challenge`."""
 SETTINGS = {"": core, "documents": documents, "life": life, "office": office}
 """The settings of the ids `apps/LEVEL` and `apps/SETTING-LEVEL`."""

@@ -9,8 +9,8 @@ A turn is a tool call or a message, never both. A message passes the turn to the
 conversation ends when the user hangs up, when the agent hands it over to a colleague, or after its
 fortieth message. Then effect, other changes, what had to be said, and policy are judged
 (`composing/verifier.py`); the last step's `info` has them apart. The policy's rules about the order
-of calls are formulas of temporal logic (`policy.py`); what it permits depends on the rows, and
-tasks come as twins, where it permits one and forbids the other (`drawing.py`).
+of calls are formulas of temporal logic (`composing/policy.py`); what it permits depends on the
+rows, and tasks come as twins, where it permits one and forbids the other (`drawing.py`).
 
 After τ²-bench (Yao et al. 2024, Barres et al. 2025); ours: the companies, people and tasks, which
 are all generated, the users, and verdicts, which are derived.
@@ -30,12 +30,12 @@ from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool, random_call
 from palaestra.environments.base import Replayed, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.goal import Call
+from palaestra.environments.families.apps.composing.policy import Trace
 from palaestra.environments.families.apps.composing.verifier import Judge, Verdict, same_answer
 from palaestra.environments.families.apps.surfaces import FINISH
 from palaestra.environments.families.apps.world import Reply, World
 from palaestra.environments.families.desk import audit, expert
 from palaestra.environments.families.desk.drawing import DESKS, Drawn, caller_of, drawn
-from palaestra.environments.families.desk.policy import CONFIRMS, Trace
 from palaestra.environments.families.desk.scenario import Wish
 from palaestra.environments.families.desk.sides import (
     AGENT,
@@ -50,6 +50,7 @@ from palaestra.environments.families.desk.sides import (
     tools_of,
 )
 from palaestra.environments.families.desk.user import (
+    CONFIRMS,
     Act,
     Intent,
     Memory,

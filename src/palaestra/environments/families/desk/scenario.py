@@ -14,10 +14,10 @@ from palaestra.environments.families.apps.app import App, Suite
 from palaestra.environments.families.apps.compiler.blueprint import parse
 from palaestra.environments.families.apps.compiler.verbs import Verb
 from palaestra.environments.families.apps.composing.goal import MAIN, Call
+from palaestra.environments.families.apps.composing.policy import Rule
 from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.apps.state import State
 from palaestra.environments.families.apps.stock import stock_app
-from palaestra.environments.families.desk.policy import Rule
 
 EMPLOYEE = MAIN  # the id of the person at the desk, for whom the agent acts
 IDENTIFIER = re.compile(r"[\w.+-]+@[\w-]+(?:\.\w+)+|\w*\d[\w-]*\d\w*")

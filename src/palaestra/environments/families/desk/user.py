@@ -33,6 +33,7 @@ from palaestra.environments.families.desk.scenario import (
     Wish,
 )
 
+CONFIRMS = "user.confirms"  # the moment in which the user says yes to what is going to be done
 PATIENCE = 4  # messages that lead nowhere, until the user hangs up
 ASKING = re.compile(
     r"\b(confirm|shall i|should i|go ahead|may i|do you agree|would you like me to|proceed)\b"

@@ -8,7 +8,7 @@ al. 2026). No path of one split is in another; where there are fewer than three,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +55,12 @@ class Procedures(ProcedureDesk, id="procedures", free_text=True):
         if not path:
             return listed(environment, {})  # of the family itself, without a folder
         return listed(environment, _splits(_conversations(path)[1]))
+
+    @classmethod
+    def factors(cls, name: str) -> Mapping[str, Sequence[str]]:
+        """Return the other prompt for the same conversations."""
+        path, form = name_parts(name, FORMS)
+        return {"prompt": [path if form else f"{path}:{STEPS}"]}
 
     def _begin(self, task: Task) -> Observation:
         number: Any = dict(task.parameters).get(TASK)

@@ -71,7 +71,14 @@ class SynthesisedApps(Apps, id="synthesised"):
         path = folder_of(environment, SURFACES)
         return listed(environment, folder(path).splits if path else {})
 
-    def _made(self, task: Task) -> Drawn:
+    @classmethod
+    def factors(cls, name: str) -> Mapping[str, Sequence[str]]:
+        """Return other tools for the same tasks."""
+        path, form = name_parts(name, SURFACES)
+        forms = {"task": path} | {one: f"{path}:{one}" for one in SURFACES if one != "task"}
+        return {"tools": [other for one, other in forms.items() if one != (form or "task")]}
+
+    def draw(self, task: Task) -> Drawn:
         found = folder(self._path)
         number = dict(task.parameters).get(TASK)
         if list(task.parameters) != [TASK] or number not in found.splits.get(task.split, ()):

@@ -4,12 +4,14 @@ Ids: `web/easy`, `web/medium`, `web/hard`: one, two or four goals in a task, as 
 so on (`families/apps`), with the same verdicts. `web/life-easy` and `web/office-easy` have more
 sites. `web/easy-challenge` asks about a site that no other task asks about, `web/easy-new` about
 sites that nobody has seen, generated afresh for each task. With `:abroad` the pages are in one of
-eight languages. Layout, wording and colours of a site belong to the task.
+eight languages. Layout, wording and colours of a site belong to the task. Pages are read as text
+(`text_browser.py`); with `:browser` they are in a real browser, which has a picture of them, a
+mouse and a keyboard (`picture_browser.py`).
 
 Actions are gestures (`core/gesture.py`), such as `click 'Send message'` or `type [12] 'hello'`. A
-task ends with `answer '…'`, empty if it asks for nothing, or with `give up`. Pages are read as text
-(`text_browser.py`). After WebArena (Zhou et al. 2024); ours: the sites, which are compiled from
-blueprints, and the verdicts, which are derived.
+task ends with `answer '…'`, empty if it asks for nothing, or with `give up`. After WebArena (Zhou
+et al. 2024); ours: the sites, which are compiled from blueprints, and the verdicts, which are
+derived.
 """
 
 from __future__ import annotations
@@ -18,14 +20,17 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from palaestra.browser.installation import browser_program
+from palaestra.browser.shared_browser import new_session
+from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
 from palaestra.core.element_text import INTERACTIVE, flat
-from palaestra.core.environment import Action, Observation, Spec, Transition
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.gesture import Gesture, Id
 from palaestra.core.gestures.gesture_line import write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
-from palaestra.core.rare_capabilities import Elemental, Sampling
+from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
 from palaestra.core.task import Task
 from palaestra.environments.base import Replayed, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.composition import LEVELS
@@ -39,11 +44,12 @@ from palaestra.environments.families.apps.shown_changes import ShownChanges
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.web.app_sites import START, AppSites
 from palaestra.environments.families.web.pages.look import LANGUAGES
+from palaestra.environments.families.web.picture_browser import SIZE, PictureBrowser
 from palaestra.environments.families.web.reference import Walk
 from palaestra.environments.families.web.text_browser import TextBrowser
 
 CAPABILITIES = ("state_key", "snapshot", "oracle", "progress", "elements")
-ABROAD = "abroad"
+ABROAD, BROWSER = "abroad", "browser"
 HOME = f"http://{START}/"
 INSTRUCTIONS = (
     "You do a task on web pages for a person who is signed in everywhere. Reply with one gesture: "
@@ -63,6 +69,7 @@ def parts(name: str) -> tuple[str, str, str, str]:
 
 class Web(
     Replayed,
+    Pictured,
     Elemental,
     Sampling,
     id="web",
@@ -80,6 +87,10 @@ class Web(
         which, self._level, self._kind, form = parts(name)
         self._setting = SETTINGS[which]() if which else None
         self._languages = LANGUAGES if form == ABROAD else ("en",)
+        self._real = form == BROWSER
+        if self._real:
+            browser_program()  # raises before anything starts
+        self._session: WebSession | None = None  # of a real browser
         self._world: World | None = None
         self._answer: str | None = None  # what was said at the end
         self._said = ""  # what came of the last gesture, beside the page
@@ -89,19 +100,21 @@ class Web(
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
         heads = [f"{level}{kind}" for level in LEVELS for kind in kinds]
         heads += [f"{setting}-{level}" for setting in SETTINGS if setting for level in LEVELS]
-        return [f"{head}{form}" for head in heads for form in ("", f":{ABROAD}")]
+        return [f"{head}{form}" for head in heads for form in ("", f":{ABROAD}", f":{BROWSER}")]
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        _, level, _, _ = parts(name)
-        return replace(super().spec_of(name), typical_turns=4 + 14 * LEVELS.get(level, 1))
+        spec, (_, level, _, form) = super().spec_of(name), parts(name)
+        pictured = {Capability.PICTURE} if form == BROWSER else set[Capability]()
+        turns = 4 + 14 * LEVELS.get(level, 1)
+        return replace(spec, capabilities=spec.capabilities | pictured, typical_turns=turns)
 
     def _begin(self, task: Task) -> Observation:
         without_parameters(task)
-        self.close()
+        self._end_world()
         self._drawn: Drawn = drawn(self._level, self._kind, task.seed, self._setting)
         self._world, self._answer = self._drawn.open(), None
-        self._browser = TextBrowser(self._sites(self._world, task), HOME)
+        self._browser = self._opened(self._sites(self._world, task), task.seed)
         self._shown = ShownChanges(self._world, MAIN)
         person = self._world.state.get("supervisor.person", MAIN) or {}
         self._said = (
@@ -121,7 +134,23 @@ class Web(
         self._said = ""
         return Transition(self._observation(), info=self._shown.take())
 
+    def _opened(self, sites: AppSites, seed: int) -> TextBrowser | PictureBrowser:
+        """Open a window on the start page."""
+        if not self._real:
+            return TextBrowser(sites, HOME)
+        if self._session is not None and self._session.failed:
+            self.close()
+        if self._session is None:
+            self._session = new_session(SIZE)
+        return PictureBrowser(self._session, sites, HOME, seed)
+
     def close(self) -> None:
+        self._end_world()
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _end_world(self) -> None:
         if self._world is not None:
             self._world.close()
         self._world = None
@@ -129,6 +158,12 @@ class Web(
     def elements(self) -> Sequence[Element]:
         self._current()
         return self._browser.elements()
+
+    def picture(self) -> bytes:
+        self._current()
+        if isinstance(self._browser, TextBrowser):
+            self._undeclared(Capability.PICTURE)
+        return self._browser.picture()
 
     def caption(self) -> str:
         return self._said
@@ -153,7 +188,7 @@ class Web(
         calls, answer = found
         fork = world.fork()
         sites = self._sites(fork, self._current())
-        walk = Walk(sites, self._browser.url, self._browser.held())
+        walk = Walk(sites, self._browser.url, self._browser.elements())
         walk.make(calls)
         fork.close()
         gestures = [*walk.gestures, Gesture("answer", text=answer or "")]

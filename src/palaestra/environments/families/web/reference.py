@@ -7,16 +7,19 @@ that are not open yet can be written down. All of it is tried on a copy of the w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from palaestra.core.bm25 import words
+from palaestra.core.element import Element
 from palaestra.core.gesture import Gesture, Words
 from palaestra.environments.families.apps.composing.goal import Call
 from palaestra.environments.families.web.app_sites import AppSites, host_of
 from palaestra.environments.families.web.pages.following import Fill, Open, steps_of
+from palaestra.environments.families.web.pages.forms import ON
 from palaestra.environments.families.web.pages.page_reader import PageField, PageForm, PageReader
 
+FIELDS = ("textbox", "combobox", "checkbox")
 CALLED = {"text": "field", "box": "checkbox", "choice": "combobox", "hidden": ""}
 """What people call fields of a form."""
 
@@ -24,19 +27,21 @@ CALLED = {"text": "field", "box": "checkbox", "choice": "combobox", "hidden": ""
 class Walk:
     """Somebody who uses the sites of a copy of a world, and writes down the gestures."""
 
-    def __init__(self, sites: AppSites, url: str, held: Mapping[str, str]) -> None:
+    def __init__(self, sites: AppSites, url: str, elements: Sequence[Element] = ()) -> None:
         """Begin at a page.
 
         Args:
             sites: of the copy.
             url: of the page that is open.
-            held: what its fields hold, by their labels, as forms send it.
+            elements: what it shows: its fields may be filled in already.
         """
         self.sites, self.gestures = sites, list[Gesture]()
         self._show(url)
+        shown = {one.name: one for one in elements if one.role in FIELDS}
         for form in self.page.forms:
             for field in form.fields.values():
-                field.value = held.get(field.label, field.value)
+                if (one := shown.get(field.label)) is not None:
+                    field.value = _held(field, one)
 
     def make(self, calls: Sequence[Call]) -> None:
         """Make calls of APIs."""
@@ -151,3 +156,10 @@ class Walk:
             page = self.sites.respond("GET", url)
         assert page is not None
         self.url, self.page = url, PageReader(page.html)
+
+
+def _held(field: PageField, shown: Element) -> str:
+    """Return what a form sends for a field that shows something."""
+    if field.kind == "box":
+        return ON if "checked" in shown.states else ""
+    return field.options.get(shown.value, shown.value)

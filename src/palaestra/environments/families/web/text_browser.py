@@ -48,10 +48,6 @@ class TextBrowser:
         """Return what the page shows; of hidden fields nothing."""
         return [node.element() for node in self._page.nodes]
 
-    def held(self) -> dict[str, str]:
-        """Return what the fields hold, by their labels, as forms send it."""
-        return {f.label: f.value for form in self._page.forms for f in form.fields.values()}
-
     def state(self) -> tuple[object, ...]:
         """Return what there is beside the sites; equal states go on equally."""
         held = [list(form.sent().items()) for form in self._page.forms]

@@ -26,7 +26,9 @@ from palaestra.environments.families.apps.composing.wrong_solutions import wrong
 from palaestra.environments.families.apps.drawing import Drawn
 from palaestra.environments.families.apps.environment import Apps
 from palaestra.environments.families.apps.events import At
+from palaestra.environments.families.apps.stock import CORE
 from palaestra.environments.families.apps.timed.timed_atoms import TIMED
+from palaestra.environments.families.apps.timed.timed_operators import IN_TIME
 from palaestra.environments.families.apps.timed.timed_tasks import drawn_timed
 from palaestra.environments.families.apps.world import World
 from palaestra.models.scripted.expert import ExpertModel
@@ -47,7 +49,14 @@ def one_of(kind: str) -> tuple[Task, Drawn]:
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("id", ["apps/timed", "apps/timed-100:discover"])
+@pytest.mark.parametrize(
+    "id",
+    [
+        "apps/timed",
+        "apps/timed-100:discover",
+        pytest.param("apps/timed-new", marks=pytest.mark.slow),
+    ],
+)
 def test_the_contract_holds(id: str, clause: Callable[[Subject], None]) -> None:
     clause(Subject.of(id))
 
@@ -217,3 +226,33 @@ def test_a_team_is_refused_where_tokens_take_time() -> None:
     with pytest.raises(InputError, match="sampled tokens take time, which is for a single agent"):
         registry.spec("apps/timed-30?team=majority")
     assert len(registry.spec("apps/timed?team=majority").players) > 1
+
+
+# ── apps about which no other timed task asks ────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", ["challenge", "new"])
+def test_goals_of_unseen_apps_are_done_in_time(kind: str) -> None:
+    env, kinds = Apps(f"timed-{kind}:all"), Counter[str]()
+    for task in Apps.tasks(f"apps/timed-{kind}:all").take(Split.TEST, 10):
+        env.reset(task)
+        (goal,) = env.goals
+        assert goal.atom.apps - {*CORE, "clock"}
+        kinds[goal.atom.name] += 1
+        steps = [env.step(action) for action in env.oracle()]
+        assert steps[-1].success and len(steps) <= env.spec.typical_turns
+    assert set(kinds) == {atom.name for atom in IN_TIME}
+
+
+@pytest.mark.parametrize("kind", ["challenge", "new"])
+def test_too_early_and_too_late_are_rejected_for_any_goal(kind: str) -> None:
+    untimely = 0
+    for task in Apps.tasks(f"apps/timed-{kind}").take(Split.TEST, 4):
+        made = drawn_timed(task.seed, kind)
+        for number, slots in near_misses(made.open(), made.task, random.Random(0)):
+            world = made.open()
+            ran = run(made.task.steps(number, slots), world, MAIN)
+            verdict = judged(world, made.ways, ran.answer or "")
+            assert not verdict.success
+            untimely += verdict.effect and not verdict.timing
+    assert untimely >= 4

@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Goal, Slots, Steps
+from palaestra.environments.families.apps.composing.policy import Clause
 from palaestra.environments.families.apps.composing.verifier import Judge, Ran, Wanted, run
 from palaestra.environments.families.apps.composing.windows import Window
 from palaestra.environments.families.apps.events import Event
@@ -49,6 +50,10 @@ class Composition:
     def windows(self) -> tuple[Window, ...]:
         return tuple(one for goal in self.goals for one in goal.atom.windows(goal.slots))
 
+    @property
+    def policy(self) -> tuple[Clause, ...]:
+        return tuple(one for goal in self.goals for one in goal.atom.policy(goal.slots))
+
     def events(self, world: World) -> tuple[Event, ...]:
         """Return what happens by itself in the task's world."""
         own = (event for goal in self.goals for event in goal.atom.events(goal.slots, world))
@@ -81,7 +86,9 @@ class Composition:
         try:
             ran = run(self.steps(), fork, MAIN)
             judge = Judge(world.suite.blueprints, fork.state.event_rows())
-            return ran, judge.wanted(fork.state.changes(), ran, self.mentions, self.windows)
+            changes = fork.state.changes()
+            wanted = judge.wanted(changes, ran, self.mentions, self.windows, self.policy)
+            return ran, wanted
         finally:
             fork.close()
 

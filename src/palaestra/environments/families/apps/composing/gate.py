@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.goal import MAIN, Slots
+from palaestra.environments.families.apps.composing.policy import broken
 from palaestra.environments.families.apps.composing.verifier import Judge, Verdict, Wanted, run
 from palaestra.environments.families.apps.world import World
 
@@ -27,7 +28,8 @@ def judged(world: World, ways: list[Wanted], answer: object) -> Verdict:
     said = None if answer is None else str(answer)
     timing = all(window.met(world) for window in ways[0].windows)
     judge = Judge(world.suite.blueprints, world.state.event_rows())
-    return judge.verdict(world.state.changes(), said, ways, timing)
+    rules = broken(ways[0].policy, world.calls)
+    return judge.verdict(world.state.changes(), said, ways, timing, rules)
 
 
 def rejection(world: World, task: Composition, rng: random.Random) -> str | None:
@@ -75,6 +77,16 @@ def near_misses(world: World, task: Composition, rng: random.Random) -> Iterator
     for number, goal in enumerate(task.goals):
         for slots in goal.atom.near_misses(goal.slots, world, rng):
             yield number, slots
+
+
+def called(world: World, task: Composition, rng: random.Random) -> list[str]:
+    """Return the APIs that the reference and the near misses call: such tools tell nothing."""
+    calls = list(task.reference(world)[0].calls)
+    for number, slots in near_misses(world, task, rng):
+        fork = world.fork()
+        calls += run(task.steps(number, slots), fork, MAIN).calls
+        fork.close()
+    return [call.api for call in calls]
 
 
 def _after(

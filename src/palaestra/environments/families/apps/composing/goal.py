@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from palaestra.environments.families.apps.compiler.api import Caller
+from palaestra.environments.families.apps.composing.policy import Clause
 from palaestra.environments.families.apps.composing.windows import Window
 from palaestra.environments.families.apps.events import Event
 from palaestra.environments.families.apps.state import Row, State
@@ -96,6 +97,10 @@ class Atom(ABC):
 
     def windows(self, slots: Slots) -> Sequence[Window]:
         """Return when the changes for this goal must be made."""
+        return ()
+
+    def policy(self, slots: Slots) -> Sequence[Clause]:
+        """Return the rules that the person has set for a task with this goal."""
         return ()
 
     def mentions(self, slots: Slots) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ branch   what is found says which of two goals to do
 hidden   a value stands in one of many mails
 ask      a value is known to the person alone
 expert   goals of all these kinds, with 30 calls and more
+
+forbidden  rules of the person may forbid what they ask for; its tasks are twins (`twins.py`)
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ from palaestra.environments.families.apps.composing.branch import Branch
 from palaestra.environments.families.apps.composing.crud_atoms import crud_atoms
 from palaestra.environments.families.apps.composing.deeds import deeds
 from palaestra.environments.families.apps.composing.each import each_atoms
+from palaestra.environments.families.apps.composing.forbidden import Forbidden
 from palaestra.environments.families.apps.composing.gaps import SAID, Ask, Chain, Hidden
 from palaestra.environments.families.apps.composing.goal import ANY, Atom
 from palaestra.environments.families.apps.composing.sources import Source, sources
 from palaestra.environments.families.apps.composing.stock_atoms import stock_atoms
 
 OPERATORS = ("chain", "each", "branch", "hidden", "ask")
-EXPERT = "expert"
+EXPERT, FORBIDDEN = "expert", "forbidden"
+BESIDES = 2  # rules about something else, at most, beside the one that forbids a goal
 CALLS = 30  # that the reference of an expert's task makes at least
 
 A = TypeVar("A", bound=Atom)
@@ -53,12 +57,15 @@ class Structures:
         self._each = [atom for atom in each_atoms(suite) if about(atom.apps)]
 
     def draw(self, kind: str, rng: random.Random) -> Atom:
-        """Draw a goal of one of `OPERATORS`."""
+        """Draw a goal of one of `OPERATORS`, or `FORBIDDEN`."""
         if kind == "each":
             return _by_name(self._each, rng)
         if kind == "branch":
             yes, no = _by_name(self._plain, rng), _by_name(self._plain, rng)
             return Branch(_by_name(self._sources, rng), yes, no)
+        if kind == FORBIDDEN:
+            others = tuple(_by_name(self._plain, rng) for _ in range(BESIDES))
+            return Forbidden(_by_name(self._plain, rng), others)
         deed = _by_name(self._deeds, rng)
         if kind == "chain":
             deed = _by_name([one for one in self._deeds if self._fitting(one)], rng)

@@ -19,6 +19,7 @@ from typing import Any
 
 from palaestra.environments.families.apps.compiler.blueprint import Blueprint, Column, qualified
 from palaestra.environments.families.apps.composing.goal import Call, Steps
+from palaestra.environments.families.apps.composing.policy import Clause
 from palaestra.environments.families.apps.composing.windows import Window
 from palaestra.environments.families.apps.office_formats import meaning
 from palaestra.environments.families.apps.state import Change
@@ -45,6 +46,7 @@ class Wanted:
     """Rows that it made and deleted on its way, such as those of a cart; they cost no progress."""
     said: Counter[tuple[Canonical, frozenset[str]]] = field(default_factory=Counter)
     """Which of them stand in which row."""
+    policy: tuple[Clause, ...] = ()  # rules about the calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class Judge:
         ran: Ran,
         mentions: Iterable[str],
         windows: Iterable[Window] = (),
+        policy: Iterable[Clause] = (),
     ) -> Wanted:
         """Return what a reference that made these changes shows to be wanted."""
         left = {(one.table, one.id) for one in changes}
@@ -135,7 +138,8 @@ class Judge:
         passing = frozenset(self.canonical(gone))
         rows, asked = self.canonical(changes), tuple(mentions)
         said = self._said(changes, rows, asked)
-        return Wanted(Counter(rows), ran.answer, asked, tuple(windows), passing, said)
+        when, rules = tuple(windows), tuple(policy)
+        return Wanted(Counter(rows), ran.answer, asked, when, passing, said, rules)
 
     def verdict(
         self,

@@ -16,6 +16,7 @@ from palaestra.environments.families.apps.compiler.api import Api
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.goal import MAIN, Call, mine
 from palaestra.environments.families.apps.composing.verifier import MARKS
+from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.apps.world import World
 
 NOTHING = "Hello."  # a text that mentions nothing
@@ -114,14 +115,14 @@ def _accepted(world: World, calls: Sequence[Call]) -> bool:
     return all(reply.ok for reply in replies)
 
 
-def _left(world: World, calls: Sequence[Call]) -> str:
-    """Return the key of the rows that calls leave."""
+def _left(world: World, calls: Sequence[Call]) -> list[Change]:
+    """Return what calls change, without what happens meanwhile."""
     fork = world.fork()
     for call in calls:
         fork.call(call.api, call.arguments, MAIN)
-    key = fork.state.key()
+    changes = fork.state.changes()
     fork.close()
-    return key
+    return changes
 
 
 def _wrong_answers(answer: Any) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from palaestra.environments.families.apps.app import App, Suite
@@ -67,8 +68,13 @@ def clock() -> App:
 
 @cache
 def timed_suite() -> Suite:
-    """Return the clock and the stock apps, whose calls take time; signing in takes none."""
-    return Suite.of([*(_slow(app) for app in stock_suite().apps.values()), clock()])
+    """Return the clock and the stock apps of `core`, whose calls take time."""
+    return slow_suite(stock_suite().apps.values())
+
+
+def slow_suite(apps: Iterable[App]) -> Suite:
+    """Return the clock and some apps, whose calls take time; signing in takes none."""
+    return Suite.of([*map(_slow, apps), clock()])
 
 
 def _slow(app: App) -> App:

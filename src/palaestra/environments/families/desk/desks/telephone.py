@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from palaestra.environments.families.apps.compiler.api import ApiError, Caller
 from palaestra.environments.families.apps.compiler.verbs import reading, verb
 from palaestra.environments.families.apps.composing.goal import Call, call
+from palaestra.environments.families.apps.composing.policy import Rule
 from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.apps.state import Row, State
 from palaestra.environments.families.desk.desks import phone
 from palaestra.environments.families.desk.desks.handing_over import handing_over
-from palaestra.environments.families.desk.policy import Rule
 from palaestra.environments.families.desk.scenario import (
     Draft,
     Gesture,

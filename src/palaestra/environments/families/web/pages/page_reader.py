@@ -162,7 +162,7 @@ class PageReader(HTMLParser):
         text = " ".join(self._read.split())
         if tag == "textarea":
             node.form, node.field = self.forms[-1], self._field(self._key)
-            node.field.value = self._read.removeprefix("\n")
+            node.field.value, node.states = self._read.removeprefix("\n"), ("multiline",)
             return
         node.name = text
         if tag == "a":

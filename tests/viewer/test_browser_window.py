@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from palaestra.cli.browser import opening
+from palaestra.cli.browser_window import opening
 from palaestra.core.episode import Key
 from palaestra.store.notes import Notes, labelled
 from palaestra.store.run_folder import RunFolder

@@ -1,0 +1,133 @@
+// The clock and the chance of a page belong to its task: time passes only where it is granted, and
+// random numbers come from a seed. Called with {now, seed, key}: milliseconds since 1970, 32 bits.
+{ now, seed, key }) => {
+  const symbol = Symbol.for(key);
+  let outer = null;
+  try { outer = window.top !== window ? window.top[symbol] : null; } catch { /* another site's */ }
+  const native = {
+    Date, fetch: window.fetch, frame: window.requestAnimationFrame.bind(window),
+    send: XMLHttpRequest.prototype.send, hop: new MessageChannel(),
+  };
+  const hide = (object, name, value) =>
+    Object.defineProperty(object, name, { value, writable: true, configurable: true });
+
+  // ── time ────────────────────────────────────────────────────────────────
+  const clock = outer || {
+    now, start: now, number: 0, waiting: new Map(), pending: 0,
+    next(end) {
+      let found = null;
+      for (const one of this.waiting.values())
+        if (one.at <= end && (found === null || one.at < found.at)) found = one; // oldest first
+      return found;
+    },
+    // Runs what is due, in order, each with its microtasks; resolves to whether the page is quiet.
+    async advance(span, frames) {
+      const end = this.now + span;
+      for (; frames > 0; frames--) await new Promise((done) => native.frame(done));
+      await hop();
+      for (let runs = 0; runs < 20000 && this.pending === 0; runs++) {
+        const one = this.next(end);
+        if (one === null) break;
+        this.now = Math.max(this.now, one.at);
+        if (one.every) { this.waiting.delete(one.id); this.waiting.set(one.id, one); one.at = this.now + one.every; }
+        else this.waiting.delete(one.id);
+        try { one.run(); } catch (error) { window.reportError(error); }
+        await hop();
+      }
+      if (this.pending === 0) this.now = end;
+      return { left: end - this.now, pending: this.pending };
+    },
+  };
+  let hopped = null;
+  native.hop.port1.onmessage = () => hopped();
+  const hop = () => new Promise((done) => { hopped = done; native.hop.port2.postMessage(0); });
+  if (!outer) hide(window, symbol, clock);
+  if (!outer) Object.defineProperty(window, symbol, { enumerable: false, writable: false, configurable: false });
+
+  const later = (run, delay, every) => {
+    const id = ++clock.number;
+    const wait = Math.max(every ? 1 : 0, Math.min(Number(delay) || 0, 2 ** 31 - 1));
+    clock.waiting.set(id, { id, at: clock.now + Math.max(wait, 1), every: every ? wait : 0, run });
+    return id;
+  };
+  const handler = (run, rest) =>
+    typeof run === "function" ? () => run.apply(window, rest) : () => (0, eval)(String(run));
+  hide(window, "setTimeout", (run, delay, ...rest) => later(handler(run, rest), delay, false));
+  hide(window, "setInterval", (run, delay, ...rest) => later(handler(run, rest), delay, true));
+  const forget = (id) => { clock.waiting.delete(Number(id)); };
+  for (const name of ["clearTimeout", "clearInterval", "cancelAnimationFrame", "cancelIdleCallback"])
+    hide(window, name, forget);
+  hide(window, "requestAnimationFrame", (run) => later(() => run(clock.now - clock.start), 16, false));
+  hide(window, "requestIdleCallback", (run) =>
+    later(() => run({ didTimeout: false, timeRemaining: () => 50 }), 1, false));
+
+  const Virtual = new Proxy(native.Date, {
+    construct: (target, given, as) =>
+      Reflect.construct(target, given.length ? given : [Math.floor(clock.now)], as),
+    apply: () => new native.Date(Math.floor(clock.now)).toString(),
+    get: (target, name) => (name === "now" ? nowOf : Reflect.get(target, name)),
+  });
+  const nowOf = () => Math.floor(clock.now);
+  hide(window, "Date", Virtual);
+  hide(native.Date.prototype, "constructor", Virtual);
+  hide(Performance.prototype, "now", () => clock.now - clock.start);
+  for (const at of ["timeStamp"])
+    Object.defineProperty(Event.prototype, at, { get: () => clock.now - clock.start, configurable: true });
+
+  // ── requests: time stands still until they are answered ─────────────────
+  const counted = (promise) => {
+    clock.pending++;
+    const done = () => { clock.pending--; };
+    promise.then(done, done);
+    return promise;
+  };
+  if (native.fetch) hide(window, "fetch", (...given) => counted(native.fetch.apply(window, given)));
+  for (const name of ["text", "json", "arrayBuffer", "blob", "formData"]) {
+    const read = Response.prototype[name];
+    hide(Response.prototype, name, function () { return counted(read.call(this)); });
+  }
+  hide(XMLHttpRequest.prototype, "send", function (...given) {
+    counted(new Promise((done) => this.addEventListener("loadend", done, { once: true })));
+    return native.send.apply(this, given);
+  });
+
+  // ── chance: sfc32 (Doty-Humphrey 2010), seeded by splitmix32 ────────────
+  if (outer) seed = Math.floor(window.top.Math.random() * 2 ** 32);
+  const mixed = () => {
+    seed = (seed + 0x9e3779b9) | 0;
+    let z = seed;
+    z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);
+    z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
+    return (z ^ (z >>> 15)) | 0;
+  };
+  let [a, b, c, count] = [mixed(), mixed(), mixed(), 1];
+  const bits = () => {
+    const found = (((a + b) | 0) + count) | 0;
+    count = (count + 1) | 0;
+    a = b ^ (b >>> 9);
+    b = (c + (c << 3)) | 0;
+    c = ((c << 21) | (c >>> 11)) + found | 0;
+    return found >>> 0;
+  };
+  for (let round = 0; round < 12; round++) bits();
+  hide(Math, "random", () => ((bits() >>> 5) * 67108864 + (bits() >>> 6)) / 9007199254740992);
+  hide(Crypto.prototype, "getRandomValues", (array) => {
+    const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+    for (let at = 0; at < bytes.length; at++) bytes[at] = bits() >>> 24;
+    return array;
+  });
+
+  // ── stillness: no caret that blinks, no movement in real time ───────────
+  const still = new CSSStyleSheet();
+  still.replaceSync(`*, ::before, ::after { caret-color: transparent !important;
+    animation-duration: 0s !important; animation-delay: 0s !important;
+    transition-duration: 0s !important; transition-delay: 0s !important;
+    scroll-behavior: auto !important; }`);
+  document.adoptedStyleSheets = [still];
+
+  // ── ways out that have no use without a network ─────────────────────────
+  for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "RTCDataChannel",
+    "WebTransport", "SharedWorker", "BroadcastChannel"])
+    delete window[name];
+  delete Navigator.prototype.serviceWorker;
+}

@@ -1,0 +1,270 @@
+"""A tab: one page at a time, with its time, its requests and its dialog."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from palaestra.browser.devtools import Connection, Parameters, Refusal
+from palaestra.browser.sites import Request, Response
+from palaestra.core.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from palaestra.browser.web_session import WebSession
+
+KEY = "palaestra clock"
+ROUNDS = 200  # of loading pages and answered requests, within one grant of time
+_ADVANCE = (
+    "(clock => clock ? clock.advance(%r, %d).then(r => [r.left, r.pending, clock.now])"
+    " : [0, 0, 0])"
+    f"(window[Symbol.for({KEY!r})])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialog:
+    """An open dialog of a page: it waits for an answer, and all else waits for it."""
+
+    kind: str  # "alert", "confirm" or "prompt"
+    message: str
+    value: str  # what a prompt holds
+
+
+class Tab:
+    """One tab of a session; made when the browser reports it."""
+
+    def __init__(self, session: WebSession, connection: Connection, id: str, target: str) -> None:
+        self.session, self.connection, self.id, self.target = session, connection, id, target
+        self.dialog: Dialog | None = None
+        self.drag: Parameters | None = None  # data of a drag that the browser has begun
+        self.crashed = False
+        self._loading: set[str] = set()  # frames
+        self._leaving: set[str] = set()  # frames that will load another page, and do not yet
+        self._loads = 0  # how often a frame began to load
+        self._held: list[int] = []  # calls that wait for the dialog
+        self._script = ""  # the clock's, registered for the next document
+        connection.listeners[id] = self._on
+        width, height = session.size
+        self.tell("Page.enable")
+        self.tell("Fetch.enable", patterns=[{"urlPattern": "*"}])
+        self.tell(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=False,
+        )  # fmt: skip
+        self.tell("Emulation.setFocusEmulationEnabled", enabled=True)
+        self.tell("Emulation.setTimezoneOverride", timezoneId="UTC")
+        self.tell("Input.setInterceptDrags", enabled=True)
+        self.tell("DOMSnapshot.enable")
+        self.prepare()
+
+    # ── calls ────────────────────────────────────────────────────────────────
+
+    def call(self, method: str, **parameters: object) -> Parameters:
+        """Make a call of this tab; raises like `Connection.call`."""
+        return self.connection.call(method, self.id, **parameters)
+
+    def send(self, method: str, **parameters: object) -> int:
+        """Send a call of this tab, to wait for later."""
+        return self.connection.send(method, self.id, **parameters)
+
+    def tell(self, method: str, **parameters: object) -> None:
+        """Send a call of this tab whose answer nobody needs."""
+        self.connection.tell(method, self.id, **parameters)
+
+    def wait(self, numbers: list[int]) -> list[Parameters]:
+        """Wait for calls, or until a dialog opens, which holds them up; then nothing returns."""
+        found = self.connection.wait(numbers, self._interrupted)
+        if numbers and not found:
+            self._check()
+            self._held += numbers
+        return found
+
+    def evaluate(self, expression: str) -> Any:
+        """Return the value of an expression in the page; None if a dialog opened meanwhile.
+
+        Raises:
+            Refusal: the page threw an error, or it was left.
+        """
+        number = self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        found = self.wait([number])
+        if not found:
+            return None
+        if "exceptionDetails" in found[0]:
+            detail = found[0]["exceptionDetails"]
+            raise Refusal(detail.get("exception", {}).get("description", detail["text"]))
+        return found[0]["result"].get("value")
+
+    # ── pages and time ───────────────────────────────────────────────────────
+
+    def navigate(self, address: str) -> None:
+        """Go to an address and wait until the page is loaded, or a dialog opens."""
+        before = self._loads
+        number = self.send("Page.navigate", url=address)
+        found = self.wait([number])
+        if found and not found[0].get("errorText") and found[0].get("loaderId"):
+            self.connection.wait_for(lambda: self._loads > before or self._interrupted())
+        self.settle(0)
+
+    def settle(self, milliseconds: float, frames: int = 0) -> None:
+        """Give the page that much time, after what it loads; stop if a dialog opens.
+
+        Args:
+            milliseconds: of its own clock.
+            frames: pictures to draw before, so that what depends on them happens: scrolling.
+        """
+        left = milliseconds
+        for _ in range(ROUNDS):
+            self.connection.wait_for(lambda: self._rests() or self._interrupted())
+            self._check()
+            if self.dialog is not None:
+                return
+            try:
+                found = self.evaluate(_ADVANCE % (left, frames))
+            except Refusal:  # the page was left meanwhile
+                continue
+            if found is None:
+                return
+            left, pending, now = found
+            self.session.now = max(self.session.now, now)
+            frames = 0
+            if pending:
+                time.sleep(0.001)  # its answers are on their way within the browser
+            elif self._rests() and left <= 0:
+                return
+        raise EnvironmentFault("hang", f"the page did not come to rest in {ROUNDS} rounds")
+
+    def answer(self, accept: bool, text: str = "") -> None:
+        """Answer the dialog, and wait for what it held up."""
+        assert self.dialog is not None
+        self.dialog = None
+        self.call("Page.handleJavaScriptDialog", accept=accept, promptText=text)
+        held, self._held = self._held, []
+        for number in held:
+            try:
+                self.wait([number])
+            except Refusal:
+                continue  # its page was left
+
+    def fill(self, value: str) -> None:
+        """Write into the field of a prompt."""
+        assert self.dialog is not None
+        self.dialog = replace(self.dialog, value=value)
+
+    def return_to(self, entry: int) -> None:
+        """Go to an entry of the history of pages, and wait until it is shown."""
+        self.call("Page.navigateToHistoryEntry", entryId=entry)
+        self.connection.wait_for(
+            lambda: bool(self._loading) or self._interrupted() or self._arrived(entry)
+        )
+        self.settle(0)
+
+    def _arrived(self, entry: int) -> bool:
+        history = self.call("Page.getNavigationHistory")
+        return bool(history["entries"][history["currentIndex"]]["id"] == entry)
+
+    def prepare(self) -> None:
+        """Register the clock for the next document, with the world's present time and chance.
+
+        While a page loads it would be too late: the browser holds such calls back until then.
+        """
+        if self._script:
+            self.tell("Page.removeScriptToEvaluateOnNewDocument", identifier=self._script)
+        number = self.send(
+            "Page.addScriptToEvaluateOnNewDocument", source=_clock(self.session.next_document())
+        )
+        self.connection.handle(number, self._prepared)
+
+    def _prepared(self, answer: Parameters) -> None:
+        self._script = answer.get("result", {}).get("identifier", "")
+
+    def picture(self) -> bytes:
+        """Return what the tab shows as a PNG."""
+        found = self.call("Page.captureScreenshot", format="png", optimizeForSpeed=True)
+        return base64.b64decode(found["data"])
+
+    def address(self) -> str:
+        """Return the address of the page."""
+        history = self.call("Page.getNavigationHistory")
+        address: str = history["entries"][history["currentIndex"]]["url"]
+        return address
+
+    # ── events ───────────────────────────────────────────────────────────────
+
+    def _on(self, method: str, found: Parameters) -> None:
+        match method:
+            case "Fetch.requestPaused":
+                self._request(found)
+            case "Page.frameRequestedNavigation" if found["disposition"] == "currentTab":
+                self._leaving.add(found["frameId"])  # a form is sent a moment after it says so
+            case "Page.frameStartedLoading":
+                self._leaving.discard(found["frameId"])
+                self._loading.add(found["frameId"])
+                self._loads += 1
+            case "Page.frameStoppedLoading" | "Page.frameDetached":
+                self._leaving.discard(found["frameId"])
+                self._loading.discard(found["frameId"])
+            case "Page.navigatedWithinDocument":
+                self._leaving.discard(found["frameId"])
+            case "Page.javascriptDialogOpening" if found["type"] == "beforeunload":
+                self.tell("Page.handleJavaScriptDialog", accept=True)
+            case "Page.javascriptDialogOpening":
+                value = found.get("defaultPrompt", "")
+                self.dialog = Dialog(found["type"], found["message"], value)
+            case "Input.dragIntercepted":
+                self.drag = found["data"]
+            case "Inspector.targetCrashed":
+                self.crashed = True
+
+    def _request(self, paused: Parameters) -> None:
+        asked = paused["request"]
+        parts = asked.get("postDataEntries", ())
+        body = b"".join(base64.b64decode(part.get("bytes", "")) for part in parts)
+        request = Request(asked["method"], asked["url"], asked["headers"], body)
+        response = self.session.respond(request)
+        id = paused["requestId"]
+        if response is None:
+            self.tell("Fetch.failRequest", requestId=id, errorReason="BlockedByClient")
+        else:
+            self._fulfil(id, response)
+
+    def _fulfil(self, id: str, response: Response) -> None:
+        self.tell(
+            "Fetch.fulfillRequest",
+            requestId=id,
+            responseCode=response.status,
+            responseHeaders=_headers(response),
+            body=base64.b64encode(response.body).decode(),
+        )
+
+    def _rests(self) -> bool:
+        return not self._loading and not self._leaving
+
+    def _interrupted(self) -> bool:
+        return self.dialog is not None or self.crashed
+
+    def _check(self) -> None:
+        if self.crashed:
+            raise EnvironmentFault("crash", "the page's process ended")
+
+
+@cache
+def _source() -> str:
+    return files("palaestra.browser").joinpath("page_clock.js").read_text()
+
+
+def _clock(parameters: Mapping[str, object]) -> str:
+    return f"({_source()})({json.dumps({**parameters, 'key': KEY})})"
+
+
+def _headers(response: Response) -> list[dict[str, str]]:
+    found = {"Content-Type": response.type, **response.headers}
+    found["Cache-Control"] = "max-age=31536000, immutable" if response.lasting else "no-store"
+    return [{"name": name, "value": value} for name, value in found.items()]

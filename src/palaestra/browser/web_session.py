@@ -1,0 +1,261 @@
+"""A session: the browser as one world has it, with its sites, tabs, clock, files and clipboard."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from palaestra.browser import accessibility
+from palaestra.browser.devtools import Parameters, Refusal
+from palaestra.browser.sites import Request, Response, Site
+from palaestra.browser.tab import Tab
+from palaestra.core.element import Box, Element
+from palaestra.core.errors import EnvironmentFault, InputError
+
+if TYPE_CHECKING:
+    from palaestra.browser.shared_browser import Browser
+
+BEGIN = 1_767_225_600_000.0  # when each world begins: 2026-01-01, in milliseconds since 1970
+LOAD = 100.0  # milliseconds that a page gets once it is loaded
+DIALOG = ("dialog", "dialog-text", "dialog-ok", "dialog-cancel")
+"""Ids of the elements that stand for an open dialog."""
+
+
+class WebSession:
+    """One world's browser. A world uses it from one thread at a time; worlds take turns."""
+
+    def __init__(self, browser: Browser, context: str, size: tuple[int, int]) -> None:
+        self.browser, self.context, self.size = browser, context, size
+        self.tabs: list[Tab] = []
+        self.current = 0  # the number of the tab in front
+        self.sites: Mapping[str, Site] = {}
+        self.files: Mapping[str, bytes] = {}
+        self.refused: list[str] = []  # requests that no site of the world answers
+        self.clipboard = ""
+        self.pointer: tuple[float, float] | None = None  # None: nowhere yet
+        self.now = BEGIN
+        self._seed, self._documents = 0, 0
+        self._ids: dict[int, str] = {}
+        self._nodes: dict[str, int] = {}
+        self._elements: tuple[Element, ...] | None = None
+        self._failed = False
+
+    # ── the world ────────────────────────────────────────────────────────────
+
+    def begin(
+        self,
+        sites: Mapping[str, Site],
+        address: str,
+        seed: int,
+        files: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Forget all that was and open an address in one tab.
+
+        Args:
+            sites: who answers, by host (with the port, if it is not the usual one).
+            address: the first page.
+            seed: of the pages' random numbers.
+            files: that may be uploaded, by name.
+
+        Raises:
+            EnvironmentFault: the browser crashed or does not answer.
+        """
+        with self.browser.lock, self.watched():
+            hosts = {urlsplit(tab.address()).netloc for tab in self.tabs if tab.dialog is None}
+            while len(self.tabs) > 1 or (self.tabs and self.tabs[0].dialog is not None):
+                self.close_tab(self.tabs[-1])
+            if not self.tabs:
+                self.open_tab()
+            self._clear(hosts | {*self.sites})
+            self.sites, self.files, self.refused = sites, dict(files or {}), []
+            self.now, self._seed, self._documents = BEGIN, seed, 0
+            self.clipboard, self.pointer, self.current = "", None, 0
+            self._ids, self._nodes = {}, {}
+            tab = self.tabs[0]
+            tab.prepare()
+            tab.navigate(address)
+            tab.tell("Page.resetNavigationHistory")
+            tab.settle(LOAD)
+            self.changed()
+
+    def _clear(self, hosts: set[str]) -> None:
+        """Drop cookies and what pages stored."""
+        if not self._documents:
+            return
+        browser, tab = self.browser.connection, self.tabs[0]
+        browser.tell("Storage.clearCookies", browserContextId=self.context)
+        for host in sorted(hosts - {""}):
+            for scheme in ("http", "https"):
+                tab.tell(
+                    "Storage.clearDataForOrigin",
+                    origin=f"{scheme}://{host}",
+                    storageTypes="local_storage,indexeddb,websql,cache_storage,service_workers",
+                )
+
+    def close(self) -> None:
+        """Give the session back to the browser; harmless if it crashed."""
+        usable = not self._failed and all(tab.dialog is None for tab in self.tabs)
+        self.sites, self.files = {}, {}
+        self.browser.give_back(self, usable)
+        shutil.rmtree(self.browser.process.uploads / self.context, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note a fault of the browser, after which the session is not used again."""
+        try:
+            yield
+        except EnvironmentFault:
+            self._failed = True
+            raise
+
+    @property
+    def failed(self) -> bool:
+        """Whether the browser crashed or hung in this session, so that a new one is needed."""
+        return self._failed or not self.browser.process.alive
+
+    def respond(self, request: Request) -> Response | None:
+        """Return a site's answer; None: no site of this world has that host, and it is noted."""
+        scheme = urlsplit(request.address).scheme
+        site = self.sites.get(request.host) if scheme in ("http", "https") else None
+        if site is None:
+            self.refused.append(f"{request.method} {request.address}")
+            return None
+        return site(request)
+
+    def note_download(self, begun: Parameters) -> None:
+        """Note a download, which the browser refuses."""
+        if any(begun["frameId"] == tab.target for tab in self.tabs):
+            self.refused.append(f"download {begun['url']}")
+
+    def next_document(self) -> dict[str, object]:
+        """Return the time and the seed of the next document that is loaded."""
+        digest = hashlib.blake2b(f"{self._seed} {self._documents}".encode(), digest_size=4)
+        self._documents += 1
+        return {"now": self.now, "seed": int.from_bytes(digest.digest(), "big", signed=True)}
+
+    # ── tabs ─────────────────────────────────────────────────────────────────
+
+    @property
+    def tab(self) -> Tab:
+        """The tab in front."""
+        return self.tabs[self.current]
+
+    def add(self, tab: Tab) -> None:
+        """Add a tab that the browser opened, and bring it to the front."""
+        self.tabs.append(tab)
+        self.current = len(self.tabs) - 1
+
+    def remove(self, id: str) -> None:
+        """Remove a tab that has closed."""
+        for index, tab in enumerate(self.tabs):
+            if tab.id == id:
+                del self.tabs[index]
+                self.current = max(
+                    0, min(self.current - (index <= self.current), len(self.tabs) - 1)
+                )
+                return
+
+    def open_tab(self) -> None:
+        """Open an empty tab and bring it to the front."""
+        count = len(self.tabs)
+        connection = self.browser.connection
+        connection.call("Target.createTarget", url="about:blank", browserContextId=self.context)
+        connection.wait_for(lambda: len(self.tabs) > count)
+        self.tab.settle(0)
+
+    def close_tab(self, tab: Tab) -> None:
+        """Close a tab."""
+        self.browser.connection.call("Target.closeTarget", targetId=tab.target)
+        self.browser.connection.wait_for(lambda: tab not in self.tabs)
+
+    # ── what it shows ────────────────────────────────────────────────────────
+
+    def changed(self) -> None:
+        """Forget the elements that were read: the page may have changed."""
+        self._elements = None
+
+    def elements(self) -> tuple[Element, ...]:
+        """Return the elements of the tab in front, or of its open dialog."""
+        if self._elements is None:
+            with self.browser.lock, self.watched():
+                self._elements = self._read()
+        return self._elements
+
+    def _read(self) -> tuple[Element, ...]:
+        dialog = self.tab.dialog
+        if dialog is not None:
+            return self._dialog_elements(dialog.kind, dialog.message, dialog.value)
+        found, self._nodes = accessibility.read(self.tab, self._id_of)
+        return tuple(found)
+
+    def _id_of(self, node: int) -> str:
+        return self._ids.setdefault(node, str(len(self._ids) + 1))
+
+    def _dialog_elements(self, kind: str, message: str, value: str) -> tuple[Element, ...]:
+        around, text, ok, cancel = DIALOG
+        found = [Element(around, "alertdialog", message, states=("modal",))]
+        if kind == "prompt":
+            found.append(Element(text, "textbox", message, value, parent=around))
+        found.append(Element(ok, "button", "OK", parent=around))
+        if kind != "alert":
+            found.append(Element(cancel, "button", "Cancel", parent=around))
+        return tuple(found)
+
+    def run(self, program: str) -> Any:
+        """Run a program of the world's in the page, give it time, and return its value.
+
+        Raises:
+            EnvironmentFault: it threw an error.
+        """
+        with self.browser.lock, self.watched():
+            try:
+                value = self.tab.evaluate(program)
+            except Refusal as error:
+                raise EnvironmentFault("crash", f"the page raised {error}") from None
+            self.tab.settle(LOAD)
+            self.changed()
+            return value
+
+    def node(self, element: Element) -> int:
+        """Return the browser's number for an element's node."""
+        return self._nodes[element.id]
+
+    def picture(self) -> bytes:
+        """Return what the tab in front shows, as a PNG."""
+        with self.browser.lock, self.watched():
+            return self.tab.picture()
+
+    def window(self) -> Box:
+        """Return the box of the whole picture."""
+        return Box(0.0, 0.0, *map(float, self.size))
+
+    # ── where it may go ──────────────────────────────────────────────────────
+
+    def checked_address(self, address: str) -> str:
+        """Return an address with its scheme; raises InputError if it is not of this world."""
+        full = address if "://" in address else f"http://{address}"
+        parts = urlsplit(full)
+        if parts.scheme not in ("http", "https") or parts.netloc.lower() not in self.sites:
+            hosts = ", ".join(f"http://{host}/" for host in sorted(self.sites))
+            raise InputError(f"There is no page '{address}'; the sites are {hosts}.")
+        return full
+
+    def upload_path(self, name: str) -> str:
+        """Put one of the world's files where the browser can read it; return its path there.
+
+        Raises:
+            InputError: the world has no such file.
+        """
+        if name not in self.files:
+            known = ", ".join(map(repr, sorted(self.files))) or "none"
+            raise InputError(f"There is no file '{name}' to upload; there are: {known}.")
+        plain = PurePosixPath(name).name
+        folder = self.browser.process.uploads / self.context
+        folder.mkdir(mode=0o755, exist_ok=True)
+        (folder / plain).write_bytes(self.files[name])
+        return f"{self.browser.uploads}/{self.context}/{plain}"

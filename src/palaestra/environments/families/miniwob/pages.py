@@ -1,0 +1,65 @@
+"""The pages of the package MiniWoB++: which there are, and how to begin and to read a task."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from palaestra.browser.sites import FolderSite
+
+PACKAGE = "miniwob"
+HOST = "miniwob"
+SIZE = (160, 210)  # of each page, in pixels
+SECONDS = 60  # of the page's time until a task is over
+
+
+def folder() -> Path:
+    """Return the folder of pages; raises ModuleNotFoundError without the package."""
+    found = find_spec(PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError(f"No module named '{PACKAGE}'", name=PACKAGE)
+    return Path(found.submodule_search_locations[0], "html")
+
+
+FOLDER = folder()
+VERSION = version(PACKAGE)
+
+
+@cache
+def site() -> FolderSite:
+    """Return the site of all pages."""
+    return FolderSite(FOLDER)
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of the pages."""
+    return tuple(sorted(path.stem for path in (FOLDER / "miniwob").glob("*.html")))
+
+
+def address(name: str) -> str:
+    """Return the address of a page."""
+    return f"http://{HOST}/miniwob/{name}.html"
+
+
+def begin(seed: int) -> str:
+    """Return the program that begins a task: what the page's START does, with a seed.
+
+    What the page shows of rewards and time is for people who play; it is hidden.
+    """
+    return f"""(() => {{
+      core.EPISODE_MAX_TIME = {SECONDS * 1000};
+      Math.seedrandom({str(seed)!r});
+      core.startEpisodeReal();
+      for (const id of ["reward-display", "click-canvas"])
+        document.getElementById(id).style.display = "none";
+      const said = core.getUtterance();
+      return typeof said === "string" ? said : said.utterance;
+    }})()"""
+
+
+STATE = """typeof WOB_DONE_GLOBAL === "undefined" ? null
+  : [WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, WOB_REWARD_REASON === "timed out"]"""
+"""Whether the task is over, its reward without the discount for time, and whether time ran out."""
