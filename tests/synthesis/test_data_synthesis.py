@@ -15,14 +15,14 @@ from palaestra.environments.families.apps.composing.gate import judged, rejectio
 from palaestra.environments.families.apps.composing.goal import MAIN, Goal
 from palaestra.environments.families.apps.composing.verifier import run
 from palaestra.environments.families.apps.generated import blueprint_text
+from palaestra.environments.families.synthesised.lines import suite_of, task_of, world_of
+from palaestra.environments.families.synthesised.linked_goals import AddLinked, linked_atoms
 from palaestra.store.exchange.chat_jsonl import conversations
 from palaestra.store.exchange.detect import detect, read_episodes
 from palaestra.store.run_folder import RunFolder
 from palaestra.synthesis.committee import ungrounded
 from palaestra.synthesis.domain_file import Review
-from palaestra.synthesis.linked_goals import AddLinked, linked_atoms
-from palaestra.synthesis.linked_worlds import suite_of, world_of
-from palaestra.synthesis.task_stage import order_matters, task_of
+from palaestra.synthesis.task_stage import order_matters
 from tests.synthesis.made import ABOUT, COUNTY, FILES, county_model, lines, made
 from tests.training.stages.made import run_stages
 

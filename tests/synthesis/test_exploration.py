@@ -13,11 +13,10 @@ import pytest
 from palaestra.core.errors import InputError
 from palaestra.core.message import Message
 from palaestra.environments.families.apps.composing.gate import near_misses, rejection
+from palaestra.environments.families.synthesised.lines import suite_of, task_of, world_of
 from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.synthesis.domain_file import Explore
 from palaestra.synthesis.exploration import EXPLORER
-from palaestra.synthesis.linked_worlds import suite_of, world_of
-from palaestra.synthesis.task_stage import task_of
 from tests.synthesis.made import COUNTY, county_reply, lines, made
 
 EXPLORED = COUNTY.model_copy(

@@ -219,6 +219,13 @@ FAMILIES: dict[str, Family] = {
         "delayed credit, memory and exploration, each by itself",
         "Apache-2.0",
     ),
+    "procedures": Family(
+        "palaestra.environments.families.synthesised.procedure_tasks:Procedures",
+        "",
+        "after ALMITA (Arcadinho et al. 2024) and JourneyBench (Balaji et al. 2026)",
+        "conversations by written procedures, of a folder that `palaestra synthesise` made",
+        "Apache-2.0",
+    ),
     "programs": Family(
         "palaestra.environments.families.programs.environment:Programs",
         "",
@@ -259,6 +266,13 @@ FAMILIES: dict[str, Family] = {
         "",
         "after FilmAgent (Xu et al. 2025)",
         "scenes for a 2-D stage, whose engine refuses illegal positions and shots",
+        "Apache-2.0",
+    ),
+    "synthesised": Family(
+        "palaestra.environments.families.synthesised.synthesised_tasks:SynthesisedApps",
+        "",
+        "after BUTTON (Chen et al. 2024) and AgentScaler (Fang et al. 2025)",
+        "the tasks of a folder that `palaestra synthesise` made: `synthesised/FOLDER`",
         "Apache-2.0",
     ),
     "tau2": Family(

@@ -21,10 +21,11 @@ from palaestra.environments.families.apps.composing.crud_atoms import crud_atoms
 from palaestra.environments.families.apps.generated import blueprint_text
 from palaestra.environments.families.apps.population import populate
 from palaestra.environments.families.apps.stock import VERBS, stock_app
+from palaestra.environments.families.synthesised.finished_folder import Made
 from palaestra.store.codec import JSON
 from palaestra.synthesis.asking import ask, fenced
 from palaestra.synthesis.domain_file import Domain, subjects
-from palaestra.synthesis.stage_files import Made, Stage
+from palaestra.synthesis.stage_files import Stage
 
 TRIES = 3  # of a model, at one blueprint
 ENGINEER = "You design the data of small web services. Reply with one TOML file and nothing else."

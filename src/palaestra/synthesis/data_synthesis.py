@@ -11,13 +11,15 @@ from typing import Any
 from palaestra.agents.registry import make_agent
 from palaestra.core.errors import InputError
 from palaestra.core.model import Model
+from palaestra.environments.families.synthesised.finished_folder import Made
+from palaestra.environments.families.synthesised.procedures import parse_procedure
+from palaestra.environments.families.synthesised.synthesised_tasks import is_repeated
 from palaestra.synthesis.blueprint_stage import blueprint_stage, check_blueprint, passed
 from palaestra.synthesis.domain_file import Domain, subjects
 from palaestra.synthesis.linked_worlds import world_stage
 from palaestra.synthesis.procedure_stages import conversation_stage, path_stage
-from palaestra.synthesis.procedures import parse_procedure
-from palaestra.synthesis.reference_dialogues import dialogue_stage, is_repeated, row_stage
-from palaestra.synthesis.stage_files import Made, StageFolder
+from palaestra.synthesis.reference_dialogues import dialogue_stage, row_stage
+from palaestra.synthesis.stage_files import StageFolder
 from palaestra.synthesis.task_stage import exploration_stage, task_stage
 
 EPISODES = ("dialogues", "conversations")

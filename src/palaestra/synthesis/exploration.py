@@ -12,17 +12,16 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from palaestra.core.model import Model
 from palaestra.core.tool import NotACall, Tool, parse_call
-from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.gate import rejection
-from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Call, Goal, Slots, Steps
+from palaestra.environments.families.apps.composing.goal import MAIN, Call, Goal
 from palaestra.environments.families.apps.surfaces import tool_of
 from palaestra.environments.families.apps.world import World
+from palaestra.environments.families.synthesised.lines import happened
 from palaestra.synthesis.asking import ask
 
 EXPLORER = (
@@ -31,40 +30,6 @@ EXPLORER = (
 )
 DONE = "DONE"
 SHOWN = 400  # characters of a result that the explorer reads
-
-
-@dataclass(frozen=True, slots=True)
-class Happened(Atom):
-    """To do again what somebody did, call by call."""
-
-    name: ClassVar[str] = "what happened"
-    words: ClassVar[tuple[str, ...]] = ("{said}",)
-    changing: frozenset[str]  # the APIs that change something
-
-    @property
-    def apps(self) -> frozenset[str]:
-        return frozenset(api.partition(".")[0] for api in self.changing)
-
-    def draw(self, world: World, rng: random.Random) -> Slots | None:
-        """Return None: such a goal is not drawn, but explored."""
-        return None
-
-    def steps(self, slots: Slots) -> Steps:
-        for api, arguments in slots["calls"]:
-            yield Call(api, arguments)
-
-    def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
-        calls = slots["calls"]
-        return [
-            {**slots, "calls": [*calls[:at], *calls[at + 1 :]]}
-            for at, (api, _) in enumerate(calls)
-            if api in self.changing
-        ]
-
-
-def happened(suite: Suite) -> Happened:
-    """Return the kind of goal for some apps."""
-    return Happened(frozenset(name for name, api in suite.apis.items() if api.changes))
 
 
 async def explored(

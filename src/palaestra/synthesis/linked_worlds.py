@@ -7,25 +7,21 @@ AgentSkiller; ours: the link is a field, so that people and rows follow from it.
 
 from __future__ import annotations
 
-import json
 import random
 import tomllib
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 from palaestra.core.errors import InputError
-from palaestra.environments.families.apps.app import App, Suite
 from palaestra.environments.families.apps.compiler.blueprint import Blueprint, Entity
-from palaestra.environments.families.apps.population import CACHED, START, world_template
-from palaestra.environments.families.apps.stock import stock_app
+from palaestra.environments.families.apps.population import START, world_template
 from palaestra.environments.families.apps.world import World
+from palaestra.environments.families.synthesised.finished_folder import Made
+from palaestra.environments.families.synthesised.lines import SIZE, suite_of
 from palaestra.store.codec import JSON
 from palaestra.synthesis.blueprint_stage import passed
 from palaestra.synthesis.domain_file import Domain
-from palaestra.synthesis.stage_files import Made, Stage
-
-SIZE = "small"  # of the worlds; see `populate`
+from palaestra.synthesis.stage_files import Stage
 
 
 def world_stage(domain: Domain) -> Stage:
@@ -84,19 +80,3 @@ def _referring(app: dict[str, Any], before: Blueprint) -> dict[str, Any]:
 
 def _reachable(entity: Entity) -> bool:
     return bool(entity.owner and entity.search and "search" in entity.endpoints)
-
-
-def suite_of(world: Mapping[str, Any]) -> Suite:
-    """Return the apps of a world's line, and the supervisor; the last ones are kept."""
-    return _suite(json.dumps(world["apps"]))
-
-
-@lru_cache(maxsize=CACHED)
-def _suite(apps: str) -> Suite:
-    blueprints = [Blueprint.model_validate(app) for app in json.loads(apps)]
-    return Suite.of([stock_app("supervisor"), *map(App, blueprints)])
-
-
-def world_of(world: Mapping[str, Any], suite: Suite) -> World:
-    """Return a world in which nothing has happened."""
-    return World(suite, world_template(suite, SIZE, world["seed"]), START)

@@ -8,13 +8,18 @@ from typing import Any
 
 from palaestra.core.task import Task
 from palaestra.environments.families.apps.composing.draws import WORDS
+from palaestra.environments.families.synthesised.finished_folder import Made
+from palaestra.environments.families.synthesised.procedure_desk import ProcedureDesk, rejected
+from palaestra.environments.families.synthesised.procedures import (
+    Procedure,
+    covering_paths,
+    parse_procedure,
+)
 from palaestra.store.codec import JSON
 from palaestra.store.exchange.episode_schema import episode_document
 from palaestra.synthesis.domain_file import Domain
-from palaestra.synthesis.procedure_desk import ProcedureDesk, rejected
-from palaestra.synthesis.procedures import Procedure, covering_paths, parse_procedure
 from palaestra.synthesis.reference_dialogues import shown
-from palaestra.synthesis.stage_files import Made, Stage
+from palaestra.synthesis.stage_files import Stage
 
 
 def path_stage(domain: Domain) -> Stage:

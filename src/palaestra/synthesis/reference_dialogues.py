@@ -18,7 +18,8 @@ from palaestra.core.task import Task
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.drawing import Drawn
 from palaestra.environments.families.apps.environment import Apps
-from palaestra.environments.families.apps.population import world_template
+from palaestra.environments.families.synthesised.finished_folder import Made
+from palaestra.environments.families.synthesised.synthesised_tasks import drawn_task, is_repeated
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.rollout.groups import Job
 from palaestra.rollout.guarded_environment import LocalEnvironment
@@ -27,14 +28,12 @@ from palaestra.store.codec import JSON
 from palaestra.store.exchange.chat_jsonl import conversations
 from palaestra.store.exchange.episode_schema import episode_document, episode_of
 from palaestra.synthesis.domain_file import Domain
-from palaestra.synthesis.linked_worlds import SIZE, suite_of, world_of
-from palaestra.synthesis.stage_files import Made, Stage
-from palaestra.synthesis.task_stage import task_of
+from palaestra.synthesis.stage_files import Stage
 
 PHASE = "synthesised"
 
 
-class SynthesisedApps(Apps):
+class PlacedApps(Apps):
     """Apps with one task that was made by the stage `tasks`."""
 
     def __init__(self, id: str, made: Drawn) -> None:
@@ -84,16 +83,7 @@ def row_stage(reads: Sequence[str]) -> Stage:
     return Stage("rows", tuple(reads), lambda made: sum(map(len, made.values())), make)
 
 
-def is_repeated(tasks: Sequence[Mapping[str, Any]], number: int) -> bool:
-    """Return whether an earlier task asks for the same in the same world."""
-    task = tasks[number]
-    return any(
-        before["world"] == task["world"] and before["goals"] == task["goals"]
-        for before in tasks[:number]
-    )
-
-
-def placed(id: str, line: Mapping[str, Any], world: dict[str, Any]) -> SynthesisedApps:
+def placed(id: str, line: Mapping[str, Any], world: dict[str, Any]) -> PlacedApps:
     """Return the environment of a task.
 
     Args:
@@ -101,15 +91,7 @@ def placed(id: str, line: Mapping[str, Any], world: dict[str, Any]) -> Synthesis
         line: the task.
         world: the line of its world.
     """
-    suite = suite_of(world)
-    task = task_of(line, suite)
-    untouched = world_of(world, suite)
-    ran, _ = task.reference(untouched)
-    needed = tuple(dict.fromkeys(call.api for call in ran.calls))
-    template = world_template(suite, SIZE, world["seed"])
-    made = Drawn(suite, template, task, task.ways(untouched), needed)
-    untouched.close()
-    return SynthesisedApps(id, made)
+    return PlacedApps(id, drawn_task(line, world))
 
 
 async def shown(domain: Domain, id: str, number: int, environment: Environment) -> Episode:

@@ -10,7 +10,6 @@ to the byte. A file that was changed later is refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -20,16 +19,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from palaestra.core.errors import InputError
+from palaestra.environments.families.synthesised.finished_folder import STATE, Made, digest
 from palaestra.store.codec import JSON
 from palaestra.store.disk import replace_durably, replacing_file
 from palaestra.store.lock import RunLock
 
 VERSION = 1  # rises when equal settings may give other files
-STATE = "synthesis.json"
 LOCK = ".lock"
-
-Made = dict[str, list[Any]]
-"""The lines of each stage that is finished, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +124,7 @@ class StageFolder:
         with replacing_file(self._file(stage.name)) as fresh, fresh.open("wb") as stream:
             for lines in items:
                 stream.writelines(_line(line) for line in lines)
-        self._finished[stage.name] = _digest(self._file(stage.name).read_bytes())
+        self._finished[stage.name] = digest(self._file(stage.name).read_bytes())
         self._note()
 
     def _journalled(self, stage: str) -> tuple[list[list[Any]], int]:
@@ -163,7 +159,7 @@ class StageFolder:
         """
         file = self._file(stage)
         content = file.read_bytes() if file.exists() else b""
-        if not file.exists() or _digest(content) != self._finished[stage]:
+        if not file.exists() or digest(content) != self._finished[stage]:
             what = "was changed" if file.exists() else "is missing"
             raise InputError(
                 f"{file} {what} since the stage '{stage}' was finished, and later stages would no "
@@ -181,7 +177,3 @@ def _append(journal: IO[bytes], document: JSON) -> None:
     journal.write(_line(document))
     journal.flush()
     os.fsync(journal.fileno())
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

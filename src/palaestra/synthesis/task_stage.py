@@ -7,36 +7,22 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from palaestra.core.model import Model
-from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.composing.composition import Composer, Composition
 from palaestra.environments.families.apps.composing.gate import rejection
-from palaestra.environments.families.apps.composing.goal import Atom, Goal
 from palaestra.environments.families.apps.world import World
+from palaestra.environments.families.synthesised.finished_folder import Made
+from palaestra.environments.families.synthesised.lines import Worded, suite_of, world_of, written
+from palaestra.environments.families.synthesised.linked_goals import linked_atoms
 from palaestra.store.codec import JSON
 from palaestra.synthesis.committee import reworded
 from palaestra.synthesis.domain_file import Domain, Explore, Review
-from palaestra.synthesis.exploration import beginnings, explored, happened
-from palaestra.synthesis.linked_goals import linked_atoms
-from palaestra.synthesis.linked_worlds import suite_of, world_of
-from palaestra.synthesis.stage_files import Made, Stage
+from palaestra.synthesis.exploration import beginnings, explored
+from palaestra.synthesis.stage_files import Stage
 
 TRIES = 60  # draws for one task
-
-
-@dataclass(frozen=True)
-class Worded(Composition):
-    """A task in words of its own."""
-
-    words: str = ""
-
-    @property
-    def instruction(self) -> str:
-        return self.words
 
 
 def task_stage(domain: Domain, model: Model | None) -> Stage:
@@ -136,26 +122,3 @@ def order_matters(world: World, task: Composition) -> bool:
     _, wanted = task.reference(world)
     ran, other = Composition(task.goals[::-1]).reference(world)
     return bool(ran.refused) or (wanted.rows, wanted.answer) != (other.rows, other.answer)
-
-
-def written(task: Composition) -> list[JSON]:
-    """Return the goals of a task as JSON."""
-    return [
-        {**_named(goal.atom), "slots": dict(goal.slots), "wording": goal.wording}
-        for goal in task.goals
-    ]
-
-
-def task_of(line: Mapping[str, Any], suite: Suite) -> Worded:
-    """Return the task of a line."""
-    known = [*linked_atoms(suite), happened(suite)]
-    atoms = {tuple(_named(atom).values()): atom for atom in known}
-    goals = tuple(
-        Goal(atoms[goal["atom"], goal["table"]], goal["slots"], goal["wording"])
-        for goal in line["goals"]
-    )
-    return Worded(goals, words=line["instruction"])
-
-
-def _named(atom: Atom) -> dict[str, str]:
-    return {"atom": atom.name, "table": str(getattr(atom, "table", ""))}

@@ -157,7 +157,9 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         levels = [f"{level}{kind}" for level in COMPOSED for kind in kinds]
         levels += [GOAL, *(f"{GOAL}-{way}" for way in THROUGH)]
         own = [f"{level}{kind}" for level in LEVELS for kind in kinds]
-        levels += [f"{setting}-{level}" for setting in SETTINGS if setting for level in own]
+        for setting in filter(None, SETTINGS):
+            has = own if setting in CHALLENGES else LEVELS
+            levels += [f"{setting}-{level}" for level in has]
         levels += [*(f"{TIMED}{kind}" for kind in kinds), *(f"{TIMED}-{speed}" for speed in SPEEDS)]
         return [f"{level}{form}" for level in levels for form in forms]
 

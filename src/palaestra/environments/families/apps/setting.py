@@ -5,6 +5,7 @@
           and travel
 `office`  what colleagues share, of `apps/office-easy`: mail, calendar, chat, files, a tracker, a
           wiki and a repository
+`documents`  the smallest, with files, and sheets, letters and PDFs among them
 
 Goals of `…-challenge` concern apps that the setting lacks: tasks of `life` those of a company, and
 tasks of `office` those of a person. The world has both.
@@ -24,6 +25,7 @@ from functools import cache
 from palaestra.environments.families.apps.app import App, Suite
 from palaestra.environments.families.apps.composing import (
     card_atoms,
+    document_atoms,
     office_atoms,
     paper_atoms,
     people_atoms,
@@ -31,7 +33,15 @@ from palaestra.environments.families.apps.composing import (
 from palaestra.environments.families.apps.composing.crud_atoms import crud_atoms
 from palaestra.environments.families.apps.composing.goal import Atom
 from palaestra.environments.families.apps.composing.stock_atoms import STOCK, stock_atoms
-from palaestra.environments.families.apps.stock import CORE, LIFE, OFFICE, stock_app, stock_suite
+from palaestra.environments.families.apps.office_formats import require_packages
+from palaestra.environments.families.apps.stock import (
+    CORE,
+    DOCUMENTS,
+    LIFE,
+    OFFICE,
+    stock_app,
+    stock_suite,
+)
 
 KINDS: tuple[type[Atom], ...] = (
     *STOCK,
@@ -39,6 +49,7 @@ KINDS: tuple[type[Atom], ...] = (
     *card_atoms.KINDS,
     *paper_atoms.KINDS,
     *office_atoms.KINDS,
+    *document_atoms.KINDS,
 )
 """All kinds of goals over stock apps; those over any entity come beside."""
 
@@ -93,6 +104,13 @@ def office() -> Setting:
     return Setting.of([stock_app(name) for name in OFFICE], KINDS)
 
 
+@cache
+def documents() -> Setting:
+    """Return the setting; raises MissingPackage without the packages for documents."""
+    require_packages()
+    return Setting.of([stock_app(name) for name in DOCUMENTS], KINDS)
+
+
 def _of_unseen(names: Sequence[str], others: Sequence[str]) -> Setting:
     """Return a setting whose goals all concern an app of `others` that is not among `names`."""
     unseen = set(others) - set(names)
@@ -112,5 +130,5 @@ def office_challenge() -> Setting:
 
 CHALLENGES = {"life": life_challenge, "office": office_challenge}
 """The settings of the ids `apps/SETTING-LEVEL-challenge`."""
-SETTINGS = {"": core, "life": life, "office": office}
+SETTINGS = {"": core, "documents": documents, "life": life, "office": office}
 """The settings of the ids `apps/LEVEL` and `apps/SETTING-LEVEL`."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from palaestra.environments.families.apps.compiler.api import Caller
+from palaestra.environments.families.apps.office_formats import lines_of
 from palaestra.environments.families.apps.state import Change, Row
 from palaestra.environments.families.apps.world import World
 
@@ -36,7 +38,7 @@ class ShownChanges:
             touched[made.table, made.id] = replace(made, before=first.before)
         self._written.clear()
         rows = [
-            {"table": made.table, "id": made.id, **_columns(made.before, made.after)}
+            {"table": made.table, "id": made.id, **self._columns(made)}
             for made in touched.values()
             if made.before != made.after and self._may_read(made)
         ]
@@ -49,12 +51,21 @@ class ShownChanges:
         mine = (self._caller.person, self._email)
         return entity.public or any(row[f] in mine for f in (entity.owner, *entity.readers) if f)
 
+    def _columns(self, made: Change) -> dict[str, Row | None]:
+        """Return the columns of a row that differ; all, without the id, if it came or went."""
+        old, new = made.before or {}, made.after or {}
+        names = [n for n in {**old, **new} if n != "id" and (n not in old or old[n] != new.get(n))]
+        return {
+            "before": None if made.before is None else self._readable(made.table, old, names),
+            "after": None if made.after is None else self._readable(made.table, new, names),
+        }
 
-def _columns(before: Row | None, after: Row | None) -> dict[str, Row | None]:
-    """Return the columns of a row that differ; all, without the id, of one that came or went."""
-    old, new = before or {}, after or {}
-    names = [n for n in {**old, **new} if n != "id" and (n not in old or old[n] != new.get(n))]
-    return {
-        "before": None if before is None else {name: old[name] for name in names},
-        "after": None if after is None else {name: new[name] for name in names},
-    }
+    def _readable(self, table: str, row: Row, names: Sequence[str]) -> Row:
+        """Return columns of a row, with the lines of documents in place of their bytes."""
+        columns = self._world.state.columns[table]
+        return {
+            name: lines_of(row[name])
+            if columns[name].type == "document" and row[name]
+            else row[name]
+            for name in names
+        }

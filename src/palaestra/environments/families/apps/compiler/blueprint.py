@@ -33,8 +33,9 @@ from palaestra.core.errors import InputError
 
 NAME = r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
 Kind = Literal[
-    "text", "email", "phone", "integer", "money", "boolean", "time", "date", "choice", "person"
-]
+    "text", "email", "phone", "integer", "money", "boolean", "time", "date", "choice", "person",
+    "document",
+]  # fmt: skip
 Endpoint = Literal["list", "search", "show", "create", "update", "delete"]
 ENDPOINTS: tuple[Endpoint, ...] = ("list", "search", "show", "create", "update", "delete")
 Scalar = str | bool | int | float | None
@@ -50,7 +51,7 @@ class _Table(BaseModel):
 class Column(_Table):
     """One field of an entity. `fields.x = "text"` is short for `{type = "text"}`."""
 
-    type: Kind
+    type: Kind  # a `document` (see `office_formats.py`) is seen through verbs alone
     about: str = ""
     refers: str = ""  # integers: the entity whose ids they are, of this app or `app.entity`
     choices: tuple[str, ...] = ()  # of a choice
@@ -89,6 +90,11 @@ class Entity(_Table):
     def seen_by_others(self) -> bool:
         """Whether anybody but the owner may read a row."""
         return bool(self.public or self.readers or self.shared or self.within)
+
+    @cached_property
+    def documents(self) -> tuple[str, ...]:
+        """The fields with documents."""
+        return tuple(name for name, column in self.fields.items() if column.type == "document")
 
     def arguments(self) -> dict[str, Column]:
         """Return the fields that a person sets."""
@@ -236,6 +242,8 @@ def _wrong_column(name: str, column: Column) -> Iterator[str]:
         yield "has a name that is reserved or not of small letters and underscores; rename it"
     if (column.type == "choice") != bool(column.choices):
         yield "needs the type 'choice' together with `choices`, or neither"
+    if column.type == "document" and column.by == "person":
+        yield 'is a document, which only verbs write; add `by = "service"`'
     if column.refers and column.type != "integer":
         yield "refers to rows, so it must have the type 'integer'"
     if column.least is not None and column.most is not None and column.least > column.most:

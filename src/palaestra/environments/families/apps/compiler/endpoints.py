@@ -212,8 +212,9 @@ class Endpoints:
     # ── details ──────────────────────────────────────────────────────────────
 
     def shown(self, row: Row) -> Row:
-        """Return a row as people see it: without its owner, where that is the reader."""
-        hidden = () if self.entity.public else self._implied
+        """Return a row as people see it: without documents, nor its owner, if they are that."""
+        entity = self.entity
+        hidden = entity.documents if entity.public else (*entity.documents, *self._implied)
         return {field: value for field, value in row.items() if field not in hidden}
 
     @property

@@ -260,7 +260,9 @@ class LookUp(EntityAtom):
     def _askable(self, field: str) -> bool:
         column: Column = self.entity.fields[field]
         long = column.type == "text" and column.most is None  # lists and searches leave it out
-        plain = column.type not in ("person", "boolean") and not column.refers and not long
+        plain = (
+            column.type not in ("person", "boolean", "document") and not column.refers and not long
+        )
         return plain and not column.free and field != self.title
 
     def steps(self, slots: Slots) -> Steps:

@@ -5,6 +5,7 @@ are the wanted effect; its answer is the wanted answer. Ids of new rows, times t
 and wording are free. Any other row that changed is collateral damage. Reading is always free. What
 events change is no change of the agent (`change_log.py`); rows that events made have names, since
 their ids depend on what else happened. When changes must be made is judged apart (`windows.py`).
+Documents of office programs are compared by what they say (`office_formats.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from palaestra.environments.families.apps.compiler.blueprint import Blueprint, C
 from palaestra.environments.families.apps.composing.goal import Call, Steps
 from palaestra.environments.families.apps.composing.policy import Clause
 from palaestra.environments.families.apps.composing.windows import Window
+from palaestra.environments.families.apps.office_formats import meaning
 from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.apps.world import World
 
@@ -201,6 +203,8 @@ class Judge:
                 continue
             if _is_free(column):
                 continue
+            if column.type == "document":
+                value = meaning(value)
             target = qualified(change.table.partition(".")[0], column.refers)
             if column.refers and (target, value) in new:
                 others = {key: one for key, one in new.items() if key != (target, value)}

@@ -15,6 +15,7 @@ HISTORIES: Mapping[str, Callable[[Scene], None]] = {
     "chat": talking.chat,
     "notes": keeping.notes,
     "files": keeping.files,
+    "documents": keeping.documents,
     "payments": spending.payments,
     "shop": spending.shop,
     "travel": spending.travel,

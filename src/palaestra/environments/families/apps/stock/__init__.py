@@ -13,6 +13,7 @@ from palaestra.environments.families.apps.stock import (
     bank,
     calendar,
     chat,
+    documents,
     files,
     mail,
     notes,
@@ -33,6 +34,7 @@ VERBS = {
     "mail": mail.VERBS,
     "supervisor": supervisor.VERBS,
     "chat": chat.VERBS,
+    "documents": documents.VERBS,
     "files": files.VERBS,
     "notes": notes.VERBS,
     "payments": payments.VERBS,
@@ -47,6 +49,7 @@ CORE = ("bank", "calendar", "contacts", "mail", "supervisor")
 """The apps of `apps/easy`, `apps/medium` and `apps/hard`, whose tasks must stay what they are."""
 
 LIFE = (*CORE, "chat", "files", "notes", "payments", "shop", "travel")
+DOCUMENTS = (*CORE, "files", "documents")
 OFFICE = (
     "calendar", "contacts", "mail", "supervisor", "chat", "files", "repository", "tracker", "wiki"
 )  # fmt: skip

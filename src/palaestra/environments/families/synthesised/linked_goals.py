@@ -19,7 +19,7 @@ from palaestra.environments.families.apps.composing.draws import another, value_
 from palaestra.environments.families.apps.composing.goal import Atom, Slots, Steps, call, findable
 from palaestra.environments.families.apps.population import CACHED
 from palaestra.environments.families.apps.world import World
-from palaestra.synthesis.graph_walks import walks
+from palaestra.environments.families.synthesised.graph_walks import walks
 
 LONGEST_WALK = 4  # from row to row, after the search
 

@@ -10,8 +10,12 @@ import pytest
 from palaestra.core.environment import Action
 from palaestra.core.errors import InputError
 from palaestra.core.task import Task
-from palaestra.synthesis.procedure_desk import ProcedureDesk, rejected
-from palaestra.synthesis.procedures import Procedure, covering_paths, parse_procedure
+from palaestra.environments.families.synthesised.procedure_desk import ProcedureDesk, rejected
+from palaestra.environments.families.synthesised.procedures import (
+    Procedure,
+    covering_paths,
+    parse_procedure,
+)
 from tests.synthesis.made import COUNTY, lines, made
 
 RETURNS = """\

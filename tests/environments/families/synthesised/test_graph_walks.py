@@ -8,9 +8,9 @@ from pathlib import Path
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.gate import rejection
 from palaestra.environments.families.apps.composing.goal import Goal
-from palaestra.synthesis.graph_walks import walks
-from palaestra.synthesis.linked_goals import LONGEST_WALK
-from palaestra.synthesis.linked_worlds import suite_of, world_of
+from palaestra.environments.families.synthesised.graph_walks import walks
+from palaestra.environments.families.synthesised.lines import suite_of, world_of
+from palaestra.environments.families.synthesised.linked_goals import LONGEST_WALK
 from tests.synthesis.made import COUNTY, lines, made
 
 

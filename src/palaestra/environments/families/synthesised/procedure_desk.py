@@ -15,7 +15,7 @@ from palaestra.core.message import ToolCall
 from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool, checked, parse_call
 from palaestra.environments.base import Adapter, hashed
-from palaestra.synthesis.procedures import Path, Procedure, Step
+from palaestra.environments.families.synthesised.procedures import Path, Procedure, Step
 
 RULES = (
     "You help a user by a written procedure. Reply with one message to the user, or with one tool "
@@ -32,6 +32,10 @@ class ProcedureDesk(Adapter, capabilities={"state_key", "oracle", "progress"}, t
     def __init__(self, procedure: Procedure, path: Path, slots: Mapping[str, str]) -> None:
         """Make the conversation along a path; `slots` is what the user answers."""
         super().__init__()
+        self._place(procedure, path, slots)
+
+    def _place(self, procedure: Procedure, path: Path, slots: Mapping[str, str]) -> None:
+        """Let this conversation be the one that the next reset begins."""
         self._procedure, self._slots = procedure, slots
         self._steps = [(procedure.steps[number], outcome) for number, outcome in path]
         self.tools = tuple(dict.fromkeys(map(_tool, _calls(procedure))))
@@ -45,9 +49,13 @@ class ProcedureDesk(Adapter, capabilities={"state_key", "oracle", "progress"}, t
         self._at = 0
         listed = "\n".join(tool.signature for tool in self.tools)
         return Observation(
-            f"Procedure: {self._procedure.text}\nTools:\n{listed}\n"
+            f"{self._heading}\nTools:\n{listed}\n"
             f"User: Hello, I need help: {self._procedure.title.lower()}."
         )
+
+    @property
+    def _heading(self) -> str:
+        return f"Procedure: {self._procedure.text}"
 
     def _act(self, action: Action) -> Transition:
         step, outcome = self._steps[self._at]

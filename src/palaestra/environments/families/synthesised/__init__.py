@@ -1,0 +1,1 @@
+"""The tasks and conversations of a folder that `palaestra synthesise` made."""
