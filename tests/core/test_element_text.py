@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,3 +95,11 @@ def test_the_number_in_the_list_is_the_mark_of_a_gesture(elements: list[Element]
     for line, element in zip(mark_list(elements).splitlines(), marked(elements), strict=True):
         number = int(line.split()[0].removeprefix("#"))
         assert element_of(Mark(number), elements) == element
+
+
+def test_what_listens_to_clicks_is_acted_on_whatever_its_role() -> None:
+    plain = Element("1", "generic", "Buy", box=Box(0, 0, 9, 9))
+    assert marked([plain]) == []
+    clickable = replace(plain, states=("clickable",))
+    assert marked([clickable]) == [clickable]
+    assert flat([clickable]) == "[1] generic 'Buy', clickable"

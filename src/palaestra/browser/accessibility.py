@@ -17,7 +17,12 @@ from palaestra.core.element_text import INTERACTIVE
 STYLES = ("overflow-x", "overflow-y", "position")
 LONG = 80  # characters of a name that is made of the words within
 _LEFT_OUT = frozenset(("InlineTextBox", "LineBreak"))
-_WHOLE = ("HTML", "BODY")  # a listener there says nothing of single elements
+_WHOLE = (
+    "#document",
+    "HTML",
+    "BODY",
+    "LABEL",
+)  # whose clicks are meant for elements within, or for a field
 _FLAGS = (
     "disabled",
     "focused",
@@ -84,7 +89,7 @@ def _walk(
 ) -> Iterator[tuple[Parameters, int | None]]:
     """Yield the nodes that count, in document order, each with the node of its parent."""
     trees = [({node["nodeId"]: node for node in nodes}, nodes[0], None)]
-    stack: list[tuple[Mapping[str, Parameters], Parameters, int | None]] = list(trees)  # type: ignore[arg-type]
+    stack: list[tuple[Mapping[str, Parameters], Parameters, int | None]] = list(trees)
     while stack:
         tree, node, parent = stack.pop()
         number = node.get("backendDOMNodeId")

@@ -49,8 +49,8 @@ _OPTIONS = (
     "--disable-site-isolation-trials",  # frames of other sites belong to the page's process
     "--disable-smooth-scrolling",
     "--disable-sync",
-    "--disable-features=AudioServiceOutOfProcess,IsolateOrigins,MediaRouter,OptimizationHints,"
-    "PaintHolding,Translate,site-per-process",
+    "--disable-features=AudioServiceOutOfProcess,BackForwardCache,IsolateOrigins,MediaRouter,"
+    "OptimizationHints,PaintHolding,RenderDocument,Translate,site-per-process",
     "--disable-webrtc",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-color-profile=srgb",

@@ -75,10 +75,10 @@ class Connection:
         self,
         numbers: Sequence[int],
         until: Callable[[], bool] | None = None,
-        seconds: float = PATIENCE,
+        seconds: float | None = None,
     ) -> list[Parameters]:
         """Return the results of calls; fewer if `until` becomes true before; raises like `call`."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (seconds or PATIENCE)
         while not all(number in self._answers for number in numbers):
             if until is not None and until():
                 return []
@@ -89,25 +89,27 @@ class Connection:
                 raise Refusal(str(answer["error"].get("message", answer["error"])))
         return [answer["result"] for answer in answers]
 
-    def wait_for(self, ready: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    def wait_for(self, ready: Callable[[], bool], seconds: float | None = None) -> None:
         """Read until a condition holds that events bring about; raises like `call`."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (seconds or PATIENCE)
         while not ready():
             self._read(deadline)
 
     def _read(self, deadline: float) -> None:
         """Read at least one message."""
-        while b"\0" not in self._rest:
+        parts = [self._rest]
+        while b"\0" not in parts[-1]:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._process.reads], [], [], left)[0]:
+                self._rest = b"".join(parts)
                 raise EnvironmentFault("hang", "the browser does not answer")
             data = b""
             with contextlib.suppress(OSError, ValueError):
                 data = os.read(self._process.reads, _CHUNK)
             if not data:
                 raise self._crash()
-            self._rest += data
-        *messages, self._rest = self._rest.split(b"\0")
+            parts.append(data)
+        *messages, self._rest = b"".join(parts).split(b"\0")
         for message in messages:
             self._dispatch(json.loads(message))
 

@@ -37,6 +37,11 @@ def move(tab: Tab, point: Point, held: bool = False) -> int:
     )
 
 
+def leave(tab: Tab) -> None:
+    """Move the pointer out of the page, without waiting for it."""
+    tab.tell("Input.dispatchMouseEvent", type="mouseMoved", x=-1, y=-1)
+
+
 def press(tab: Tab, point: Point, button: str = "left", count: int = 1) -> int:
     """Send a button going down."""
     return _button(tab, "mousePressed", point, button, count)
@@ -76,9 +81,9 @@ def drag(tab: Tab, start: Point, end: Point) -> None:
         y = start[1] + (end[1] - start[1]) * share
         tab.connection.wait(
             [move(tab, (x, y), held=True)],
-            lambda: tab.drag is not None or tab.dialog is not None,
+            lambda: tab.is_dragging() or tab.dialog is not None,
         )
-        if tab.drag is not None:
+        if tab.is_dragging():
             _drop(tab, end)
             break
     tab.wait([release(tab, end)])

@@ -1,6 +1,6 @@
 // The clock and the chance of a page belong to its task: time passes only where it is granted, and
 // random numbers come from a seed. Called with {now, seed, key}: milliseconds since 1970, 32 bits.
-{ now, seed, key }) => {
+({ now, seed, key }) => {
   const symbol = Symbol.for(key);
   let outer = null;
   try { outer = window.top !== window ? window.top[symbol] : null; } catch { /* another site's */ }

@@ -46,9 +46,9 @@ class Browser:
                 self._gone(found["sessionId"])
             return
         info, id = found["targetInfo"], found["sessionId"]
-        session = self._sessions.get(info.get("browserContextId", ""))
-        if session is not None:
-            session.add(Tab(session, self.connection, id, info["targetId"]))
+        of = self._sessions.get(info.get("browserContextId", ""))
+        if of is not None:
+            of.add(Tab(of, self.connection, id, info["targetId"]))
         self.connection.tell("Runtime.runIfWaitingForDebugger", id)
 
     def _gone(self, id: str) -> None:

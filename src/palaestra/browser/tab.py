@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 KEY = "palaestra clock"
 ROUNDS = 200  # of loading pages and answered requests, within one grant of time
 _ADVANCE = (
-    "(clock => clock ? clock.advance(%r, %d).then(r => [r.left, r.pending, clock.now])"
-    " : [0, 0, 0])"
+    "(clock => clock ? clock.advance(%r, %d)"
+    ".then(r => [r.left, r.pending, clock.now, document.getElementsByTagName('*').length])"
+    " : location.protocol.startsWith('http') ? null : [0, 0, 0, 0])"
     f"(window[Symbol.for({KEY!r})])"
 )
 
@@ -44,6 +45,7 @@ class Tab:
         self.dialog: Dialog | None = None
         self.drag: Parameters | None = None  # data of a drag that the browser has begun
         self.crashed = False
+        self.count = 0  # of the elements of its page when it came to rest
         self._loading: set[str] = set()  # frames
         self._leaving: set[str] = set()  # frames that will load another page, and do not yet
         self._loads = 0  # how often a frame began to load
@@ -102,6 +104,10 @@ class Tab:
             raise Refusal(detail.get("exception", {}).get("description", detail["text"]))
         return found[0]["result"].get("value")
 
+    def is_dragging(self) -> bool:
+        """Return whether the browser has begun a drag, with data that the page gives along."""
+        return self.drag is not None
+
     # ── pages and time ───────────────────────────────────────────────────────
 
     def navigate(self, address: str) -> None:
@@ -130,9 +136,11 @@ class Tab:
                 found = self.evaluate(_ADVANCE % (left, frames))
             except Refusal:  # the page was left meanwhile
                 continue
-            if found is None:
+            if found is None and self._interrupted():
                 return
-            left, pending, now = found
+            if found is None:
+                raise EnvironmentFault("crash", "the page has no clock of the task's")
+            left, pending, now, self.count = found
             self.session.now = max(self.session.now, now)
             frames = 0
             if pending:

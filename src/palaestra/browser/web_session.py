@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from palaestra.browser import accessibility
+from palaestra.browser import accessibility, input_events
 from palaestra.browser.devtools import Parameters, Refusal
 from palaestra.browser.sites import Request, Response, Site
 from palaestra.browser.tab import Tab
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BEGIN = 1_767_225_600_000.0  # when each world begins: 2026-01-01, in milliseconds since 1970
 LOAD = 100.0  # milliseconds that a page gets once it is loaded
+MOST = 20_000  # elements of a page that are read: some ten seconds
 DIALOG = ("dialog", "dialog-text", "dialog-ok", "dialog-cancel")
 """Ids of the elements that stand for an open dialog."""
 
@@ -74,9 +75,12 @@ class WebSession:
             self._clear(hosts | {*self.sites})
             self.sites, self.files, self.refused = sites, dict(files or {}), []
             self.now, self._seed, self._documents = BEGIN, seed, 0
+            moved = self.pointer is not None
             self.clipboard, self.pointer, self.current = "", None, 0
             self._ids, self._nodes = {}, {}
             tab = self.tabs[0]
+            if moved:  # else the next page would find it hovered
+                input_events.leave(tab)
             tab.prepare()
             tab.navigate(address)
             tab.tell("Page.resetNavigationHistory")
@@ -190,6 +194,10 @@ class WebSession:
         dialog = self.tab.dialog
         if dialog is not None:
             return self._dialog_elements(dialog.kind, dialog.message, dialog.value)
+        if self.tab.count > MOST:
+            many = f"{self.tab.count:,} elements, more than the {MOST:,} that are read"
+            said = f"This page has {many}; click on points of its picture."
+            return (Element("page", "RootWebArea", said),)
         found, self._nodes = accessibility.read(self.tab, self._id_of)
         return tuple(found)
 

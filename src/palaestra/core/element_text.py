@@ -24,6 +24,11 @@ INTERACTIVE = frozenset(
 _UNNAMED = frozenset(("generic", "none", "presentation"))  # roles that say nothing by themselves
 
 
+def is_interactive(element: Element) -> bool:
+    """Return whether an element is acted on: by its role, or because it listens to clicks."""
+    return element.role in INTERACTIVE or "clickable" in element.states
+
+
 def tree(elements: Sequence[Element], limit: int = LIMIT) -> str:
     """Return the accessibility tree: one element a line, indented below its parent.
 
@@ -52,7 +57,7 @@ def flat(elements: Sequence[Element], limit: int = LIMIT) -> str:
     acted_on: set[str | None] = set()  # elements to act on and all within, whose words they say
     worded: set[str | None] = set()  # elements that hold plain text
     for element in elements:
-        if element.role in INTERACTIVE or element.parent in acted_on:
+        if is_interactive(element) or element.parent in acted_on:
             acted_on.add(element.id)
     for element in reversed(elements):
         if element.id in worded or (element.role == TEXT and element.name.strip()):
@@ -60,7 +65,7 @@ def flat(elements: Sequence[Element], limit: int = LIMIT) -> str:
     without = acted_on | worded
     lines: list[Element | str] = []
     for element in elements:
-        if element.role in INTERACTIVE:
+        if is_interactive(element):
             lines.append(element)
         elif element.id not in without and (words := _one_line(element.name)):
             lines.append(words)
@@ -76,7 +81,7 @@ def marked(elements: Iterable[Element], limit: int = LIMIT) -> list[Element]:
     numbered = (
         element
         for element in elements
-        if element.role in INTERACTIVE
+        if is_interactive(element)
         and element.box is not None
         and element.box.width > 0
         and element.box.height > 0

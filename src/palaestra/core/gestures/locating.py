@@ -8,7 +8,7 @@ from typing import Literal
 
 from palaestra.core.bm25 import scores, words
 from palaestra.core.element import Element
-from palaestra.core.element_text import INTERACTIVE, described, marked, named
+from palaestra.core.element_text import described, is_interactive, marked, named
 from palaestra.core.errors import InputError
 from palaestra.core.gesture import Gesture, Id, Mark, Point, Target, Words
 from palaestra.core.gestures.gesture_line import write_target
@@ -121,7 +121,7 @@ def _worded(text: str, elements: Sequence[Element]) -> Element:
     go before all others.
     """
     asked = words(text)
-    acted_on = [element for element in elements if element.role in INTERACTIVE]
+    acted_on = [element for element in elements if is_interactive(element)]
     for among in (acted_on, elements):
         if found := [element for element in among if words(element.name) == asked]:
             return _only(text, found)

@@ -19,7 +19,7 @@ from palaestra.browser.shared_browser import new_session
 from palaestra.browser.web_gestures import KINDS, do
 from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
-from palaestra.core.element_text import INTERACTIVE, tree
+from palaestra.core.element_text import is_interactive, tree
 from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.gesture import Gesture, Point
@@ -159,8 +159,7 @@ class MiniWob(
         places = [
             element.box.centre
             for element in seen
-            if element.box is not None
-            and (element.role in INTERACTIVE or "clickable" in element.states)
+            if element.box is not None and is_interactive(element)
         ]
         drawn = rng.random()
         if places and drawn < 0.6:

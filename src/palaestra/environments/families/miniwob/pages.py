@@ -47,9 +47,17 @@ def address(name: str) -> str:
 def begin(seed: int) -> str:
     """Return the program that begins a task: what the page's START does, with a seed.
 
-    What the page shows of rewards and time is for people who play; it is hidden.
+    What the page shows of rewards and time is for people who play; it is hidden. Pictures that a
+    style shows only under the pointer are loaded before: until they have come, what they are on has
+    no size, and a click misses it.
     """
-    return f"""(() => {{
+    return f"""(async () => {{
+      const under = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]
+        .filter((rule) => /:(hover|active|focus)/.test(rule.selectorText || ""))
+        .flatMap((rule) => [...rule.cssText.matchAll(/url\\("([^"]+)"\\)/g)]
+          .map((found) => new URL(found[1], sheet.href || location.href).href)));
+      core.loaded = [...new Set(under)].map((from) => Object.assign(new Image(), {{ src: from }}));
+      await Promise.allSettled(core.loaded.map((picture) => picture.decode()));
       core.EPISODE_MAX_TIME = {SECONDS * 1000};
       Math.seedrandom({str(seed)!r});
       core.startEpisodeReal();

@@ -31,11 +31,11 @@ class Page:
         return [element for element in self.elements if element.role == role]
 
     def one(self, role: str, name: str) -> Element:
-        """Return the first element of a role and a name, compared without case and spaces."""
-        plain = _plain(name)
-        for element in self.all(role):
-            if _plain(element.name) == plain:
-                return element
+        """Return the first element of a role and a name; without one, the case does not count."""
+        for same in (_plain, _lower):
+            for element in self.all(role):
+                if same(element.name) == same(name):
+                    return element
         raise Unsolved
 
     def nth(self, role: str, index: int) -> Element:
@@ -71,7 +71,11 @@ def plan(name: str, page: Page) -> Plan:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.split()).lower()
+    return " ".join(text.split())
+
+
+def _lower(text: str) -> str:
+    return _plain(text).lower()
 
 
 def _click(element: Element) -> Gesture:

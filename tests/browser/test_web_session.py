@@ -1,0 +1,267 @@
+"""A real browser does what gestures say in its own time, and says in words what it cannot do."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+from PIL import Image
+
+from palaestra.browser.installation import browser_program
+from palaestra.browser.shared_browser import new_session
+from palaestra.browser.web_gestures import do
+from palaestra.browser.web_session import BEGIN, WebSession
+from palaestra.core.element import Element
+from palaestra.core.errors import EnvironmentFault, InputError, MissingSystemPart
+from palaestra.core.gestures.gesture_line import read_line
+from tests.browser.pages import shop
+
+try:
+    browser_program()
+except MissingSystemPart as missing:
+    pytest.skip(str(missing), allow_module_level=True)
+
+SIZE = (400, 300)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[WebSession]:
+    session = new_session(SIZE)
+    yield session
+    session.close()
+
+
+def opened(session: WebSession, path: str, seed: int = 1) -> WebSession:
+    session.begin({"shop": shop}, f"http://shop{path}", seed, {"cv.txt": b"my life"})
+    return session
+
+
+def act(session: WebSession, *lines: str) -> None:
+    for line in lines:
+        do(session, read_line(line))
+
+
+def texts(session: WebSession) -> list[str]:
+    return [element.name for element in session.elements() if element.role == "StaticText"]
+
+
+def named(session: WebSession, name: str) -> Element:
+    return next(element for element in session.elements() if element.name == name)
+
+
+def test_a_form_is_filled_with_the_mouse_and_the_keyboard(shared: WebSession) -> None:
+    session = opened(shared, "/")
+    assert "disabled" in named(session, "Go").states
+    act(session, "type 'the Name field' 'Ann!' ", "click 'Go'")
+    assert named(session, "Name").value == "Ann!"
+    assert "went after" in " ".join(texts(session)), texts(session)
+    act(session, "type 'the Name field' 'Bö' clear")
+    assert named(session, "Name").value == "Bö"
+    act(session, "select 'Size' 'large'")
+    assert "size large" in texts(session)
+    act(session, "press 'Control+a'", f"upload [{named(session, 'File').id}] 'cv.txt'")
+    assert "file my life" in texts(session)
+
+
+def test_equal_seeds_give_equal_pages_and_others_do_not(shared: WebSession) -> None:
+    first = opened(shared, "/", 1)
+    elements, picture = first.elements(), first.picture()
+    assert str(int(BEGIN)) in texts(first)
+    act(first, "click 'the Name field'", "wait 3")
+    assert opened(shared, "/", 1).elements() == elements
+    assert shared.picture() == picture
+    assert opened(shared, "/", 2).elements() != elements
+    other = new_session(SIZE)
+    assert opened(other, "/", 1).elements() == elements
+    other.close()
+
+
+def test_time_goes_on_over_pages_and_only_with_gestures(shared: WebSession) -> None:
+    session = opened(shared, "/")
+    before = session.now
+    act(session, "wait 60", "click 'Next'")
+    assert session.now == before + 61_000
+    (shown,) = (int(text) for text in texts(session) if text.isdigit())
+    assert shown == before + 60_000
+
+
+def test_pages_before_and_after(shared: WebSession) -> None:
+    session = opened(shared, "/")
+    with pytest.raises(InputError, match="no page before"):
+        act(session, "back")
+    act(session, "click 'the Next link'")
+    assert named(session, "Next").role == "RootWebArea"
+    act(session, "back")
+    assert named(session, "Home").role == "RootWebArea"
+    act(session, "forward", "go 'http://shop/long'")
+    assert named(session, "Long").role == "RootWebArea"
+
+
+def test_tabs(shared: WebSession) -> None:
+    session = opened(shared, "/")
+    act(session, "click 'In a tab'")
+    assert len(session.tabs) == 2 and named(session, "Next").role == "RootWebArea"
+    act(session, "tab 0")
+    assert named(session, "Home").role == "RootWebArea"
+    with pytest.raises(InputError, match="no tab 7"):
+        act(session, "tab 7")
+    act(session, "tab 1", "tab close")
+    assert len(session.tabs) == 1
+    act(session, "tab new", "go 'shop/long'")
+    assert named(session, "Long").role == "RootWebArea"
+    assert len(opened(session, "/").tabs) == 1
+
+
+def test_the_pointer_of_an_earlier_world_hovers_over_nothing(shared: WebSession) -> None:
+    elements, picture = opened(shared, "/hover").elements(), shared.picture()
+    act(shared, "hover 'Here'")
+    assert "hovered" in texts(shared)
+    assert opened(shared, "/hover").elements() == elements
+    assert shared.picture() == picture
+
+
+def test_dialogs_are_elements_that_wait_for_an_answer(shared: WebSession) -> None:
+    session = opened(shared, "/dialogs")
+    act(session, "click 'Alert'")
+    assert [one.role for one in session.elements()] == ["alertdialog", "button"]
+    with pytest.raises(InputError, match="dialog is open"):
+        act(session, "scroll down 10")
+    act(session, "click 'OK'")
+    assert "alert: undefined" in texts(session)
+    act(session, "click 'Confirm'", "click 'Cancel'")
+    assert "confirm: false" in texts(session)
+    act(session, "click 'Prompt'", "type [dialog-text] 'new' clear", "press 'Enter'")
+    assert "prompt: new" in texts(session)
+    act(session, "click 'Alert'")
+    assert named(opened(session, "/"), "Home").role == "RootWebArea"
+
+
+def test_what_covers_an_element_is_named_and_nothing_is_clicked(shared: WebSession) -> None:
+    session = opened(shared, "/covered")
+    before = session.now
+    with pytest.raises(InputError, match=r"A cover.* covers it"):
+        act(session, "click 'Below'")
+    assert session.now == before
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("click [999]", "no element"),
+        ("click (1000, 3)", "outside of the picture"),
+        ("go 'http://elsewhere/'", "no page 'http://elsewhere/'; the sites are http://shop/"),
+        ("go 'file:///etc/passwd'", "no page"),
+        ("say 'hello'", "A browser cannot do"),
+    ],
+)
+def test_what_cannot_be_done_is_said(shared: WebSession, line: str, said: str) -> None:
+    session = opened(shared, "/")
+    elements = session.elements()
+    with pytest.raises(InputError, match=said):
+        act(session, line)
+    session.changed()
+    assert session.elements() == elements
+
+
+def test_lists_and_files_that_do_not_exist(shared: WebSession) -> None:
+    session = opened(shared, "/")
+    with pytest.raises(InputError, match=r"no option 'huge' to choose: 'small', 'large'"):
+        act(session, "select 'Size' 'huge'")
+    with pytest.raises(InputError, match=r"no file 'cv.pdf' to upload; there are: 'cv.txt'"):
+        act(session, f"upload [{named(session, 'File').id}] 'cv.pdf'")
+    with pytest.raises(InputError, match="takes no file"):
+        act(session, "upload 'Name' 'cv.txt'")
+
+
+def test_frames_and_shadow_trees_are_seen_and_clicked(shared: WebSession) -> None:
+    session = opened(shared, "/parts")
+    act(session, "click 'In the frame'", "click 'In the shadow'")
+    assert {"frame was clicked", "shadow was clicked"} <= {*texts(session)}
+    inner = named(session, "In the frame").box
+    assert inner is not None and inner.x > 20 and inner.y > 20
+
+
+def test_scrolling_and_what_lies_outside_of_the_picture(shared: WebSession) -> None:
+    session = opened(shared, "/long")
+    assert named(session, "Top").box is not None and named(session, "Deep").box is None
+    act(session, "scroll down 1 page")
+    assert named(session, "Top").box is None and named(session, "Deep").box is None
+    act(session, "scroll down 5000")
+    assert named(session, "Deep").box is not None
+    opened(session, "/long")
+    act(session, "click 'Deep'")
+    assert named(session, "Found").box is not None
+
+
+def test_things_are_dragged(shared: WebSession) -> None:
+    session = opened(shared, "/drag")
+    act(session, "drag 'What' to 'There'")
+    assert "dropped it" in texts(session)
+
+
+def test_requests_are_answered_before_time_goes_on(shared: WebSession) -> None:
+    session = opened(shared, "/data")
+    act(session, "click 'Load'")
+    assert "POST a=1" in texts(session)
+
+
+def test_the_picture_has_the_size_of_the_page(shared: WebSession) -> None:
+    picture = opened(shared, "/").picture()
+    assert Image.open(io.BytesIO(picture)).size == SIZE
+
+
+def test_no_way_leads_out(shared: WebSession) -> None:
+    session = opened(shared, "/ways-out")
+    act(session, "wait 5")
+    said = next(text for text in texts(session) if "host" in text)
+    assert "got out" not in said and said.count("refused") == 8
+    assert {"GET http://elsewhere/", "GET http://10.0.0.1/"} <= {*session.refused}
+    act(opened(session, "/"), "click 'Elsewhere'")
+    assert session.refused == ["GET http://elsewhere/"]
+
+
+def test_a_session_begins_without_what_others_stored(shared: WebSession) -> None:
+    session = opened(shared, "/")
+    store = "localStorage.kept = 1; document.cookie = 'kept=1'"
+    seen = "[localStorage.kept || null, document.cookie]"
+    session.run(store)
+    assert session.run(seen) == ["1", "kept=1"]
+    other = opened(new_session(SIZE), "/")
+    assert other.run(seen) == [None, ""]
+    other.close()
+    assert opened(session, "/").run(seen) == [None, ""]
+
+
+@pytest.mark.slow
+def test_a_page_of_fifty_thousand_elements_is_named_as_such(shared: WebSession) -> None:
+    (page,) = opened(shared, "/huge").elements()
+    assert page.name.startswith("This page has 50,005 elements, more than the 20,000 that are read")
+    act(shared, "click (20, 20)")
+
+
+@pytest.mark.slow
+def test_a_page_that_hangs_is_a_fault_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palaestra.browser.devtools.PATIENCE", 1.0)
+    session, other = new_session(SIZE), new_session(SIZE)
+    opened(session, "/endless")
+    with pytest.raises(EnvironmentFault, match="does not answer"):
+        act(session, "click 'Hang'")
+    assert session.failed and not other.failed
+    session.close()
+    assert named(opened(other, "/"), "Home")
+    other.close()
+
+
+@pytest.mark.slow
+def test_a_browser_that_is_killed_is_a_fault_and_is_replaced() -> None:
+    session = opened(new_session(SIZE), "/")
+    browser = session.browser
+    browser.process.close()
+    with pytest.raises(EnvironmentFault, match="the browser ended"):
+        act(session, "click 'Next'")
+    assert session.failed
+    session.close()
+    again = opened(new_session(SIZE), "/")
+    assert again.browser is not browser
+    again.close()
