@@ -15,3 +15,10 @@ def mostly_slow(values: Iterable[Any], *fast: Any) -> list[Any]:
     return [
         value if value in fast else pytest.param(value, marks=pytest.mark.slow) for value in every
     ]
+
+
+def without(fast: Iterable[Any], slow: str) -> list[Any]:
+    """Mark the value of that name as slow."""
+    return [
+        pytest.param(one, marks=pytest.mark.slow) if one.__name__ == slow else one for one in fast
+    ]

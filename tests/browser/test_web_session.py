@@ -61,6 +61,10 @@ def test_a_form_is_filled_with_the_mouse_and_the_keyboard(shared: WebSession) ->
     act(session, "select 'Size' 'large'")
     assert "size large" in texts(session)
     act(session, "press 'Control+a'", f"upload [{named(session, 'File').id}] 'cv.txt'")
+    for _ in range(50):  # the browser reads a file in real time
+        if "file my life" in texts(session):
+            break
+        act(session, "wait 1")
     assert "file my life" in texts(session)
 
 

@@ -88,6 +88,7 @@ def test_a_copy_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path, r
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_nothing_is_acknowledged_while_there_is_no_copy(tmp_path: Path) -> None:
     class One(Processes):
         def room(self, kind: Kind) -> int:

@@ -107,6 +107,7 @@ def test_an_engine_whose_machine_leaves_answers_what_it_has_and_no_more(tmp_path
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_no_reply_has_weights_that_were_not_wanted_while_it_was_sampled(tmp_path: Path) -> None:
     async def run() -> None:
         policy, launcher = Policy(tmp_path), Processes(2)

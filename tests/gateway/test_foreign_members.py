@@ -124,6 +124,7 @@ def test_the_work_of_a_killed_process_is_given_to_another_one(tmp_path: Path) ->
         assert not any(player.forfeited for player in episode.players.values())
 
 
+@pytest.mark.slow
 def test_a_resumed_run_asks_for_no_recorded_reply_again(tmp_path: Path) -> None:
     with serving(tmp_path, "--concurrency", "1") as (server, about):
         early = member(tmp_path, about, "early", '"accept, early"')

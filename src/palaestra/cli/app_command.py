@@ -61,7 +61,12 @@ def _app(name: str) -> tuple[App, Suite]:
     from palaestra.environments.families.apps.app import App, Suite
     from palaestra.environments.families.apps.compiler.blueprint import parse
     from palaestra.environments.families.apps.generated import generated_app
-    from palaestra.environments.families.apps.stock import VERBS, stock_app, stock_suite
+    from palaestra.environments.families.apps.stock import (
+        LIFE,
+        OFFICE,
+        stock_app,
+        stock_suite,
+    )
 
     if name.endswith(".toml"):
         try:
@@ -77,4 +82,5 @@ def _app(name: str) -> tuple[App, Suite]:
             raise InputError(f"'{seed}' is no seed of a generated app; write {GENERATED}3.")
         app = generated_app(int(seed))
         return app, Suite.of([stock_app("supervisor"), app])
-    return stock_app(name), stock_suite((*VERBS,))
+    app = stock_app(name)
+    return app, stock_suite(tuple(dict.fromkeys((*LIFE, *OFFICE, "user", name))))

@@ -31,9 +31,8 @@ def serve_pages(app: App, suite: Suite, seed: int, port: int) -> None:
         InputError: nothing can listen at the port.
     """
     try:
+        import jinja2  # noqa: F401
         import uvicorn
-
-        application = _application(_site(app, suite, seed))
     except ImportError as error:
         raise MissingPackage(
             f"The pages of an app need the Python package '{error.name}', which is not installed; "
@@ -41,6 +40,7 @@ def serve_pages(app: App, suite: Suite, seed: int, port: int) -> None:
         ) from error
     from palaestra.cli.view_command import listening
 
+    application = _application(_site(app, suite, seed))
     socket = listening(HOST, port)
     print(f"http://{HOST}:{socket.getsockname()[1]}/", flush=True)
     config = uvicorn.Config(application, log_level="warning", lifespan="off")

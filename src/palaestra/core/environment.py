@@ -273,15 +273,6 @@ class Environment(ABC):
         """Return the tasks of the environment with that full id; by default one per seed."""
         return TaskSet(environment)
 
-    @classmethod
-    def factors(cls, name: str) -> Mapping[str, Sequence[str]]:
-        """Return the factors that can be varied alone: names within the family, by factor.
-
-        Task i of each of these names is task i of `name` with that one thing changed, so that
-        their results are compared task by task.
-        """
-        return {}
-
     @property
     @abstractmethod
     def instructions(self) -> str:

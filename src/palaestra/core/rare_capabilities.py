@@ -109,6 +109,20 @@ class Sampling(Protocol):
 
 
 @runtime_checkable
+class Varied(Protocol):
+    """A class of environments in which one thing can be varied alone (`eval --factor`)."""
+
+    @classmethod
+    def factors(cls, name: str) -> Mapping[str, Sequence[str]]:
+        """Return the factors that can be varied alone: names within the family, by factor.
+
+        Task i of each of these names is task i of `name` with that one thing changed, so that
+        their results are compared task by task.
+        """
+        ...
+
+
+@runtime_checkable
 class Contextual(Protocol):
     """An environment whose spec has a `context` that can be changed."""
 

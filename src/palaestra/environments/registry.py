@@ -408,12 +408,14 @@ def states_goals(id: str) -> bool:
 
 
 def factors(id: str) -> dict[str, list[str]]:
-    """Return the ids that differ from one in a single factor, by factor; see `Environment.factors`.
+    """Return the ids that differ from one in a single factor, by factor; see `Varied.factors`.
 
     Raises:
         UnknownName, InputError, MissingPackage, MissingSystemPart: see `environment_class`.
     """
     cls, name = environment_class(id)
+    if not issubclass(cls, rare_capabilities.Varied):
+        return {}
     plain = knobs.split(id)[0]
     version = found[0] if (found := VERSION.search(plain)) else ""
     head = plain.removesuffix(version)

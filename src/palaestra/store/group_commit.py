@@ -34,7 +34,8 @@ class Commit:
 
     def _ending(self) -> Generator[asyncio.Future[None] | None, None, None]:
         if self.over:
-            yield None  # a round of the loop, as for all who wait
+            yield None  # two rounds of the loop, as for all who wait: in them others act on it
+            yield None
             return
         future = self.loop.create_future()
         self._waiting.append(future)

@@ -22,7 +22,7 @@ from crafter import constants, objects  # noqa: E402
 from palaestra.environments.families.crafter import text as crafter_text  # noqa: E402
 from palaestra.environments.families.crafter.environment import FULL, TURNS, WORDS, Crafter, parse  # noqa: E402
 from palaestra.environments.families.crafter.world import Repeatable, fresh  # noqa: E402
-from tests.chosen import mostly_slow  # noqa: E402
+from tests.chosen import mostly_slow, without  # noqa: E402
 
 QUICK = (
     "collect_wood place_table make_wood_pickaxe make_wood_sword collect_sapling place_plant "
@@ -30,7 +30,9 @@ QUICK = (
 ).split()
 
 
-@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+@pytest.mark.parametrize(
+    "clause", without(CLAUSES, "equal_tasks_give_equal_worlds"), ids=lambda clause: clause.__name__
+)
 @pytest.mark.parametrize("name", mostly_slow(["collect_wood", "place_table", FULL], "place_table"))
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:
     clause(Subject(lambda: Crafter(name), TaskSet(f"crafter/{name}"), steps=15, per_split=1))

@@ -26,7 +26,7 @@ from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.textworld.environment import LONGEST, TextWorld, parse
 from palaestra.environments.families.textworld.games import LEVELS, story_file
-from tests.chosen import mostly_slow
+from tests.chosen import mostly_slow, without
 
 WORDS = (
     *("go north", "go south", "go east", "go west", "north"),
@@ -76,7 +76,9 @@ def wander(world: TextWorld, seed: int, steps: int) -> list[Transition]:
 # ── the contract ─────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+@pytest.mark.parametrize(
+    "clause", without(CLAUSES, "equal_tasks_give_equal_worlds"), ids=lambda clause: clause.__name__
+)
 @pytest.mark.parametrize("name", mostly_slow(["rooms", "treasure-easy", "cooking-easy"], "rooms"))
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:
     id = f"textworld/{name}"

@@ -13,9 +13,9 @@ from palaestra.environments.families.apps.compiler.blueprint import refusal
 from palaestra.environments.families.apps.population import populate
 from palaestra.environments.families.apps.setting import Setting, life, office
 from palaestra.environments.families.apps.state import Row, State
-from palaestra.environments.families.apps.stock import VERBS, stock_app
+from palaestra.environments.families.apps.stock import LIFE, OFFICE, stock_app
 
-ALL = Suite.of([stock_app(name) for name in VERBS])
+ALL = Suite.of([stock_app(name) for name in dict.fromkeys((*LIFE, *OFFICE, "user"))])
 WORLDS = [("small", 0), ("small", 1), pytest.param("medium", 0, marks=pytest.mark.slow)]
 
 
