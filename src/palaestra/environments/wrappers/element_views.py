@@ -13,11 +13,14 @@ from palaestra.core.environment import (
     Spec,
     Transition,
 )
-from palaestra.core.errors import InputError
 from palaestra.core.message import Image
 from palaestra.core.rare_capabilities import caption_of, elements_of, picture_of
 from palaestra.environments.shared.marked_picture import with_marks
-from palaestra.environments.wrappers.wrapper import Wrapper, require_one_player
+from palaestra.environments.wrappers.wrapper import (
+    Wrapper,
+    require_capability,
+    require_one_player,
+)
 
 VIEWS = ("tree", "text", "changes", "marks", "picture")
 PICTURED = frozenset(("marks", "picture"))  # views that have an image
@@ -54,11 +57,7 @@ class View(Wrapper):
         pictured = not PICTURED.isdisjoint(value.split("+"))
         needed = [Capability.ELEMENTS, *([Capability.PICTURE] if pictured else [])]
         for capability in needed:
-            if capability not in spec.capabilities:
-                raise InputError(
-                    f"observation={value} needs '{capability}', which '{spec.name or spec.id}' "
-                    "does not declare; leave the knob out."
-                )
+            require_capability(spec, capability, f"observation={value}")
         return replace(spec, images=True) if pictured else spec
 
     @property

@@ -25,7 +25,7 @@ from palaestra.core.gestures.locating import element_of, with_points
 from palaestra.core.rare_capabilities import answer_of, elements_of, picture_of, sample_action
 from palaestra.core.tool import Tool
 from palaestra.environments.shared.png_images import size_of
-from palaestra.environments.wrappers.wrapper import Wrapper
+from palaestra.environments.wrappers.wrapper import Wrapper, require_capability
 
 
 class InDialect(Wrapper):
@@ -41,11 +41,7 @@ class InDialect(Wrapper):
 
     @classmethod
     def adapt_spec(cls, spec: Spec, value: str) -> Spec:
-        if Capability.ELEMENTS not in spec.capabilities:
-            raise InputError(
-                f"dialect={value} needs 'elements', which '{spec.name or spec.id}' does not "
-                "declare; leave the knob out."
-            )
+        require_capability(spec, Capability.ELEMENTS, f"dialect={value}")
         return replace(spec, tools=False)
 
     @property

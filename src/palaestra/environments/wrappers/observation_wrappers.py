@@ -20,7 +20,12 @@ from palaestra.core.message import Image, ToolCall
 from palaestra.core.rare_capabilities import answer_of, caption_of, picture_of, sample_action
 from palaestra.core.tool import ACT, NotACall, Tool, checked, parse_call
 from palaestra.environments.shared.png_images import grey
-from palaestra.environments.wrappers.wrapper import Limited, Wrapper, require_one_player
+from palaestra.environments.wrappers.wrapper import (
+    Limited,
+    Wrapper,
+    require_capability,
+    require_one_player,
+)
 
 
 class Look(Wrapper):
@@ -37,11 +42,7 @@ class Look(Wrapper):
 
     @classmethod
     def adapt_spec(cls, spec: Spec, value: str) -> Spec:
-        if Capability.PICTURE not in spec.capabilities:
-            raise InputError(
-                f"observation={value} needs 'picture', which '{spec.name}' does not declare; "
-                "leave the knob out."
-            )
+        require_capability(spec, Capability.PICTURE, f"observation={value}")
         return replace(spec, images=True)
 
     def after_reset(self, observation: Observation) -> Observation:

@@ -9,7 +9,14 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from palaestra.core.element import Element
-from palaestra.core.environment import Action, Environment, Observation, Spec, Transition
+from palaestra.core.environment import (
+    Action,
+    Capability,
+    Environment,
+    Observation,
+    Spec,
+    Transition,
+)
 from palaestra.core.errors import InputError
 from palaestra.core.rare_capabilities import (
     acting_in,
@@ -34,6 +41,15 @@ def require_one_player(spec: Spec, knob: str) -> None:
         raise InputError(
             f"{knob} is for a single player, and '{spec.name or spec.id}' has several; "
             "leave it out."
+        )
+
+
+def require_capability(spec: Spec, capability: Capability, knob: str) -> None:
+    """Raise InputError if an environment does not declare what a knob needs."""
+    if capability not in spec.capabilities:
+        raise InputError(
+            f"{knob} needs '{capability}', which '{spec.name or spec.id}' does not declare; "
+            "leave the knob out."
         )
 
 

@@ -77,7 +77,7 @@ from palaestra.environments.families.apps.scenarios import (
     Scenarios,
     variant,
 )
-from palaestra.environments.families.apps.setting import CHALLENGES, SETTINGS, Setting
+from palaestra.environments.families.apps.setting import CHALLENGES, SETTINGS, Setting, parts
 from palaestra.environments.families.apps.shown_changes import ShownChanges
 from palaestra.environments.families.apps.stock import CORE, stock_suite
 from palaestra.environments.families.apps.surfaces import FINISH, READ, SURFACES, tool_of
@@ -113,14 +113,6 @@ def speed_of(name: str) -> int | None:
     """Return the speed that an id's name asks for; None: sampled tokens take no time."""
     level, _, suffix = name.partition(":")[0].partition("-")
     return int(suffix) if level == TIMED and suffix.isdecimal() else None
-
-
-def parts(name: str) -> tuple[str, str, str, str]:
-    """Return the setting, the level, the kind and the form of tools that a name says."""
-    head, _, form = name.partition(":")
-    setting, _, rest = head.partition("-") if head.partition("-")[0] in SETTINGS else ("", "", head)
-    level, _, kind = rest.partition("-")
-    return setting, level or "easy", kind, form
 
 
 class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, tools=True):

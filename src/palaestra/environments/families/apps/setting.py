@@ -132,3 +132,11 @@ CHALLENGES = {"life": life_challenge, "office": office_challenge}
 """The settings of the ids `apps/SETTING-LEVEL-challenge`."""
 SETTINGS = {"": core, "documents": documents, "life": life, "office": office}
 """The settings of the ids `apps/LEVEL` and `apps/SETTING-LEVEL`."""
+
+
+def parts(name: str) -> tuple[str, str, str, str]:
+    """Return the setting, the level, the kind and the form (what follows ":") that a name says."""
+    head, _, form = name.partition(":")
+    setting, _, rest = head.partition("-") if head.partition("-")[0] in SETTINGS else ("", "", head)
+    level, _, kind = rest.partition("-")
+    return setting, level or "easy", kind, form

@@ -39,7 +39,7 @@ from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.composing.resuming import rest_of
 from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
 from palaestra.environments.families.apps.drawing import CHALLENGE, NEW, Drawn, drawn
-from palaestra.environments.families.apps.setting import SETTINGS
+from palaestra.environments.families.apps.setting import SETTINGS, parts
 from palaestra.environments.families.apps.shown_changes import ShownChanges
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.web.app_sites import START, AppSites
@@ -57,14 +57,6 @@ INSTRUCTIONS = (
     "at the end to replace what it holds; select 'words of a field' 'option'; go 'address'; back. "
     "When all is done, reply answer '', or answer '…' if the task asks for something."
 )
-
-
-def parts(name: str) -> tuple[str, str, str, str]:
-    """Return the setting, the level, the kind and the form of pages that a name says."""
-    head, _, form = name.partition(":")
-    setting, _, rest = head.partition("-") if head.partition("-")[0] in SETTINGS else ("", "", head)
-    level, _, kind = rest.partition("-")
-    return setting, level or "easy", kind, form
 
 
 class Web(

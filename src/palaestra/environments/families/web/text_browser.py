@@ -40,10 +40,6 @@ class TextBrowser:
     def url(self) -> str:
         return self._past[self._at]
 
-    @property
-    def title(self) -> str:
-        return self._page.title
-
     def elements(self) -> list[Element]:
         """Return what the page shows; of hidden fields nothing."""
         return [node.element() for node in self._page.nodes]

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from palaestra.environments.families.apps.app import App
 from palaestra.environments.families.apps.compiler.api import Api
 from palaestra.environments.families.web.pages.app_site import subject_of
-from palaestra.environments.families.web.pages.forms import field_text
+from palaestra.environments.families.web.pages.forms import field_text, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,9 @@ def steps_of(app: App, api: str, arguments: Mapping[str, Any]) -> list[Step]:
     made: Api = app.apis[api]
     texts = {name: field_text(value) for name, value in arguments.items()}
     if not made.changes:
-        asked = {k: _query_text(v) for k, v in arguments.items()}
+        asked = {k: text_of(v) for k, v in arguments.items()}
         return [Open(f"/{api}?{urlencode(asked)}" if asked else f"/{api}")]
     subject = subject_of(app, made)
     known = {subject: texts.pop(subject)} if subject in texts else {}
     opened = Open(f"/{api}?{urlencode(known)}" if known else f"/{api}")
     return [opened, *(Fill(name, text) for name, text in texts.items()), Send()]
-
-
-def _query_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
