@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.world import World
-from palaestra.environments.families.web.pages.app_site import AppSite, Page, portal
+from palaestra.environments.families.web.pages.app_site import AppSite, Page, start_page
+from palaestra.environments.families.web.pages.forms import human
 from palaestra.environments.families.web.pages.look import Look
 
 DOMAIN = ".example"  # reserved: no such host exists anywhere (RFC 2606)
@@ -27,13 +28,13 @@ class AppSites:
     def of(cls, world: World, seed: int, languages: Sequence[str]) -> AppSites:
         """Return the sites of a world; looks and languages are drawn by a seed."""
         apps = world.suite.apps
-        hosts = {name: host_of(name) for name in apps}
+        links = tuple((human(name), f"http://{host_of(name)}/") for name in apps)
 
         def look(name: str) -> Look:
             return Look.drawn(random.Random(f"look {seed} {name}"), languages)
 
         sites = {
-            hosts[name]: AppSite(world, app, MAIN, look(name), tuple(apps))
+            host_of(name): AppSite(world, app, MAIN, look(name), links)
             for name, app in apps.items()
         }
         return cls(sites, look(""))
@@ -45,7 +46,7 @@ class AppSites:
         except ValueError:  # it is no address at all
             return None
         if parts.netloc == START:
-            return portal(self.look, [site.app for site in self.by_host.values()])
+            return start_page(self.look, {h: site.app for h, site in self.by_host.items()})
         site = self.by_host.get(parts.netloc)
         if site is None or parts.scheme != "http":
             return None

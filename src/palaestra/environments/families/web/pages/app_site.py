@@ -63,7 +63,9 @@ class Cell:
 class AppSite:
     """The site of one app, for one person."""
 
-    def __init__(self, world: World, app: App, person: int, look: Look, others: tuple[str, ...]):
+    def __init__(
+        self, world: World, app: App, person: int, look: Look, others: Sequence[tuple[str, str]]
+    ):
         """Make a site.
 
         Args:
@@ -71,7 +73,7 @@ class AppSite:
             app: one of its apps.
             person: who is signed in.
             look: how the pages look.
-            others: the names of further apps, to which every page has a link.
+            others: labels and addresses of sites to which every page has a link.
         """
         self.world, self.app, self.person, self.look = world, app, person, look
         self.others = others
@@ -278,10 +280,11 @@ class AppSite:
         return "/?done=1"
 
 
-def portal(look: Look, apps: Sequence[App]) -> Page:
-    """Return a page with a link to the site of each app."""
-    html = _templates().get_template("portal.html").render(look=look, words=look.words, apps=apps)
-    return Page(FOUND, html)
+def start_page(look: Look, apps: Mapping[str, App]) -> Page:
+    """Return a page with a link to the site of each app, by their hosts."""
+    rows = [(human(app.name), f"http://{host}/", app.blueprint.about) for host, app in apps.items()]
+    template = _templates().get_template("start.html")
+    return Page(FOUND, template.render(look=look, words=look.words, rows=rows))
 
 
 def subject_of(app: App, api: Api) -> str | None:
