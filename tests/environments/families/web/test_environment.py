@@ -62,6 +62,17 @@ def test_a_message_is_written_by_hand() -> None:
     assert env.state_key() != before
 
 
+def test_the_expert_does_not_send_a_form_that_changes_nothing() -> None:
+    """Two goals of this task put the same message into the trash."""
+    env = Web("hard")
+    env.reset(registry.tasks("web/hard").task(Split.TEST, 38))
+    for _ in range(40):
+        step = env.step(env.oracle()[0])
+        if step.terminated:
+            break
+    assert step.success
+
+
 def test_back_shows_the_page_before_and_forward_the_one_after() -> None:
     env = begun()
     first = done(env, "click 'Bank'").observation.text

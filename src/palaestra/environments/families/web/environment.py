@@ -173,7 +173,9 @@ class Web(
         world = self._running()
         if self._over:
             return []
-        tried = (rest_of(world, task, self._drawn.ways) for task in self._drawn.variants())
+        tried = (
+            rest_of(world, task, self._drawn.ways, needed=True) for task in self._drawn.variants()
+        )
         found = next((rest for rest in tried if rest is not None), None)
         if found is None:
             return []

@@ -14,12 +14,13 @@ from palaestra.environments.families.apps.world import OK, World
 
 
 def rest_of(
-    world: World, task: Composition, ways: list[Wanted]
+    world: World, task: Composition, ways: list[Wanted], *, needed: bool = False
 ) -> tuple[list[Call], str | None] | None:
     """Return the calls that solve the task from here, and the answer; None if nothing does.
 
     The reference runs on a fork, goal by goal. A goal whose changes were all made is done; of
-    another one, changes that were made already are not made again.
+    another one, changes that were made already are not made again. With `needed` neither are those
+    that would change no row: a form that was left as it is cannot be sent.
     """
     fork = world.fork()
     replies = _replies(world)
@@ -30,7 +31,7 @@ def rest_of(
             if (done := _done(goal, world, replies)) is not None:
                 found = done[0]
             else:
-                found = _carried_on(goal, fork, replies, calls)
+                found = _carried_on(goal, fork, replies, calls, needed)
             answer = answer if found is None else found
     except (IndexError, KeyError, ApiError):  # what the reference looks for is gone
         return None
@@ -72,7 +73,9 @@ def _done(goal: Goal, world: World, replies: dict[str, list[Any]]) -> tuple[Any]
         return (end.value,)
 
 
-def _carried_on(goal: Goal, fork: World, replies: dict[str, list[Any]], calls: list[Call]) -> Any:
+def _carried_on(
+    goal: Goal, fork: World, replies: dict[str, list[Any]], calls: list[Call], needed: bool
+) -> Any:
     """Add the calls that reach a goal, and make them; return its answer.
 
     Raises:
@@ -86,10 +89,13 @@ def _carried_on(goal: Goal, fork: World, replies: dict[str, list[Any]], calls: l
             if fork.suite.apis[call.api].changes and replies.get(mark):
                 sent = replies[mark].pop(0)
                 continue
+            before = fork.state.key()
             reply = fork.call(call.api, call.arguments, MAIN)
             if not reply.ok:
                 raise ApiError(reply.status, str(reply))
-            calls.append(call)
+            idle = fork.suite.apis[call.api].changes and fork.state.key() == before
+            if not (needed and idle):
+                calls.append(call)
             sent = reply.body
     except StopIteration as end:
         return end.value
