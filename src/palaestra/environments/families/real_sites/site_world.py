@@ -16,7 +16,11 @@ from palaestra.environments.families.apps.state import Change, Row
 from palaestra.environments.families.real_sites.application import Application, OpenSite
 
 HERE = "palaestra.environments.families.real_sites"
-APPLICATIONS = {"shop": f"{HERE}.shop:Shop"}
+APPLICATIONS = {
+    "shop": f"{HERE}.shop:Shop",
+    "forum": f"{HERE}.forum:Forum",
+    "cms": f"{HERE}.cms:Cms",
+}
 """The classes of applications, by name; they are imported when a world has them."""
 
 INSTALL = "pip install --no-deps -r requirements/sites.txt (a file of palaestra's repository)"
