@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from palaestra.environments.families.real_sites import shop_tasks
+from palaestra.environments.families.real_sites import cms_tasks, forum_tasks, shop_tasks
 from palaestra.environments.families.real_sites.task_template import (
     LEVELS,
     TEMPLATES,
     TaskTemplate,
 )
 
-MODULES = (shop_tasks,)
+MODULES = (shop_tasks, forum_tasks, cms_tasks)
 
 
 def chosen(name: str) -> tuple[TaskTemplate, ...]:
