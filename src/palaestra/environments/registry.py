@@ -170,8 +170,8 @@ FAMILIES: dict[str, Family] = {
     "miniwob": Family(
         "palaestra.environments.families.miniwob.environment:MiniWob",
         "miniwob",
-        "miniwob (Shi et al. 2017, Liu et al. 2018)",
-        "130 small web pages, each with a task, in a real browser",
+        "miniwob (Shi et al. 2017, Liu et al. 2018); after CompWoB (Furuta et al. 2023)",
+        "130 small web pages, each with a task, and compositions of them, in a real browser",
         "MIT",
         ALONE.format("miniwob"),
     ),
