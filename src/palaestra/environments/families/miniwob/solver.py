@@ -83,7 +83,7 @@ def _click(element: Element) -> Gesture:
 
 
 def _fill(element: Element, text: str) -> Plan:
-    if element.value == text:
+    if element.value in (text, "•" * len(text)):  # a password's value is shown as dots
         return []
     return [Gesture("type", Id(element.id), text=text, clear=True)]
 
