@@ -95,6 +95,14 @@ FAMILIES: dict[str, Family] = {
         "robot arms that bring boxes to their goals: one planner, or a player per robot",
         "Apache-2.0",
     ),
+    "browsergym": Family(
+        "palaestra.environments.families.browsergym.environment:BrowserGym",
+        "browsergym",
+        "browsergym-core (de Chezelles et al. 2024)",
+        "any task of BrowserGym, in its own browser",
+        "Apache-2.0",
+        ALONE.format("browsergym"),
+    ),
     "cases": Family(
         "palaestra.environments.families.cases.environment:Cases",
         "",
