@@ -27,6 +27,7 @@ except MissingSystemPart as missing:
     pytest.skip(str(missing), allow_module_level=True)
 
 from palaestra.environments.families.miniwob.environment import MiniWob
+from palaestra.environments.families.miniwob.pages import MIXTURES, names, of_task
 from palaestra.environments.families.miniwob.solver import SOLVERS, Page, plan
 
 
@@ -102,9 +103,24 @@ def test_a_gesture_of_a_larger_web_is_refused_in_words() -> None:
 def test_capabilities_are_known_before_a_browser_runs() -> None:
     assert Capability.ORACLE in MiniWob.spec_of("click-button").capabilities
     assert Capability.ORACLE not in MiniWob.spec_of("tic-tac-toe").capabilities
-    assert len(MiniWob.names()) == 130
+    assert Capability.ORACLE in MiniWob.spec_of("basic").capabilities
+    assert set(MiniWob.names()) - set(MIXTURES) == set(names()) and len(names()) == 130
     with pytest.raises(InputError, match="take no parameters"):
         MiniWob("click-test").reset(Task("x", "miniwob/click-test", 1, parameters={"a": 1}))
+
+
+def test_a_mixture_has_all_its_pages_each_solved_by_the_expert() -> None:
+    assert not set(MIXTURES["basic"]) & set(MIXTURES["basic-challenge"])
+    world = MiniWob("basic")
+    for index in range(4):
+        world.reset(tasks("miniwob/basic").task(Split.TEST, index))
+        for action in world.oracle():
+            last = world.step(action)
+        assert last.success
+    world.close()
+    for name, known in MIXTURES.items():
+        seen = {of_task(name, tasks(f"miniwob/{name}").task(Split.TEST, i).seed) for i in range(99)}
+        assert seen == set(known) <= set(SOLVERS)
 
 
 def test_the_solver_has_no_plan_for_what_it_does_not_understand() -> None:

@@ -52,7 +52,7 @@ class MiniWob(
     capabilities={"elements", "picture", "state_key", "snapshot"},
     typical_turns=10,
 ):
-    """One page of MiniWoB++."""
+    """One page of MiniWoB++, or a mixture of pages, one in each task."""
 
     package = pages.VERSION
 
@@ -60,18 +60,18 @@ class MiniWob(
         super().__init__(name)
         browser_program()  # raises before anything starts
         self._session: WebSession | None = None
-        self._goal = self._said = ""
+        self._page = self._goal = self._said = ""
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
         spec = super().spec_of(name)
-        if name not in SOLVERS:
+        if name not in SOLVERS and name not in pages.MIXTURES:
             return spec
         return replace(spec, capabilities=spec.capabilities | {Capability.ORACLE})
 
     @classmethod
     def names(cls) -> list[str]:
-        return list(pages.names())
+        return [*pages.names(), *pages.MIXTURES]
 
     @property
     def instructions(self) -> str:
@@ -84,7 +84,8 @@ class MiniWob(
         if self._session is None:
             self._session = new_session(pages.SIZE)
         session = self._session
-        session.begin({pages.HOST: pages.site()}, pages.address(self.spec.name), task.seed)
+        self._page = pages.of_task(self.spec.name, task.seed)
+        session.begin({pages.HOST: pages.site()}, pages.address(self._page), task.seed)
         self._goal = str(session.run(pages.begin(task.seed)))
         self._said = self._goal
         return Observation(f"{self._goal}\n{tree(session.elements())}")
@@ -150,7 +151,7 @@ class MiniWob(
         session = self._here()
         if self._over:
             return []
-        found = plan(self.spec.name, Page(self._goal, session.elements()))
+        found = plan(self._page, Page(self._goal, session.elements()))
         return [Action(write_line(gesture)) for gesture in found]
 
     def sample_action(self, rng: random.Random) -> Action:
