@@ -8,22 +8,20 @@ from importlib.util import find_spec
 
 import pytest
 
-from palaestra.browser.installation import browser_program
 from palaestra.core.environment import Action, Environment
-from palaestra.core.errors import InputError, MissingPackage, MissingSystemPart, UnknownName
+from palaestra.core.errors import InputError, MissingPackage, UnknownName
 from palaestra.core.rare_capabilities import caption_of, elements_of, picture_of
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.conformance.checking import check_clause
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
+from tests.browser.needed import browser_missing
 
 if find_spec("browsergym") is None or find_spec("miniwob") is None:
     pytest.skip("needs requirements/browsergym.txt", allow_module_level=True)
-try:
-    browser_program()
-except MissingSystemPart as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+if why := browser_missing():
+    pytest.skip(why, allow_module_level=True)
 
 pytestmark = pytest.mark.slow
 ENTER = "browsergym/miniwob.enter-text"

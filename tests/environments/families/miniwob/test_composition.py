@@ -10,21 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaestra.browser.installation import browser_program
 from palaestra.core.environment import Action, Capability
-from palaestra.core.errors import InputError, MissingSystemPart, UnknownName
+from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.conformance.checking import check_clause
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
+from tests.browser.needed import browser_missing
 
 if find_spec("miniwob") is None:
     pytest.skip("needs requirements/miniwob.txt", allow_module_level=True)
-try:
-    browser_program()
-except MissingSystemPart as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+if why := browser_missing():
+    pytest.skip(why, allow_module_level=True)
 
 from palaestra.environments.families.miniwob.composition import Composition, joined, listed
 from palaestra.environments.families.miniwob.environment import MiniWob

@@ -67,7 +67,7 @@ class MiniWob(
     capabilities={"elements", "picture", "state_key", "snapshot"},
     typical_turns=10,
 ):
-    """One page of MiniWoB++, or a composition of several."""
+    """One page of MiniWoB++, a mixture of pages (one in each task), or a composition of them."""
 
     package = pages.VERSION
 
@@ -85,14 +85,14 @@ class MiniWob(
             spec = replace(declared(cls).named(name), typical_turns=turns)
         else:
             spec = super().spec_of(name)
-            if name not in SOLVERS:
+            if name not in SOLVERS and name not in pages.MIXTURES:
                 return spec
         return replace(spec, capabilities=spec.capabilities | {Capability.ORACLE})
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the pages and some compositions; others are made by their names."""
-        return [*pages.names(), *listed()]
+        """Return the pages, the mixtures and some compositions; others are made by their names."""
+        return [*pages.names(), *pages.MIXTURES, *listed()]
 
     @classmethod
     def factors(cls, name: str) -> Mapping[str, Sequence[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -23,6 +24,45 @@ def folder() -> Path:
     return Path(found.submodule_search_locations[0], "html")
 
 
+BASIC = (
+    "choose-list",
+    "click-button",
+    "click-checkboxes",
+    "click-dialog-2",
+    "click-link",
+    "click-option",
+    "click-tab",
+    "click-widget",
+    "enter-password",
+    "enter-text",
+    "focus-text-2",
+    "login-user",
+)
+CHALLENGE = (
+    "click-button-sequence",
+    "click-checkboxes-large",
+    "click-checkboxes-transfer",
+    "click-collapsible",
+    "click-dialog",
+    "click-test-2",
+    "enter-text-2",
+    "enter-text-dynamic",
+    "focus-text",
+    "simple-arithmetic",
+    "unicode-test",
+)
+SMALL = (
+    "click-button-sequence",
+    "click-collapsible",
+    "click-dialog-2",
+    "click-tab",
+    "click-widget",
+    "focus-text-2",
+)
+MIXTURES = {"basic": BASIC, "basic-challenge": CHALLENGE, "small": SMALL}
+"""Several pages in one environment; no page of the challenge is among the basic ones. The goals of
+the small ones have few words, which a model from scratch can learn."""
+
 FOLDER = folder()
 VERSION = version(PACKAGE)
 
@@ -37,6 +77,11 @@ def site() -> FolderSite:
 def names() -> tuple[str, ...]:
     """Return the names of the pages."""
     return tuple(sorted(path.stem for path in (FOLDER / "miniwob").glob("*.html")))
+
+
+def of_task(name: str, seed: int) -> str:
+    """Return the page of a task: that of the name, or one of the mixture, drawn by the seed."""
+    return random.Random(seed).choice(MIXTURES[name]) if name in MIXTURES else name
 
 
 def address(name: str) -> str:

@@ -1,4 +1,4 @@
-"""One page of the package, as it is."""
+"""One page of the package, as it is: that of a name, or one of a mixture."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from palaestra.environments.families.miniwob.solver import Page, plan
 
 
 class SinglePage:
-    """A page of the package; `goal` is known once it has begun."""
+    """A page of the package; which one and its `goal` are known once it has begun."""
 
     size = pages.SIZE
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name, self._page = name, ""
         self.goal = ""
 
     def begin(self, session: WebSession, seed: int) -> None:
         """Open the page in a session and begin its task."""
-        session.begin({pages.HOST: pages.site()}, pages.address(self._name), seed)
+        self._page = pages.of_task(self._name, seed)
+        session.begin({pages.HOST: pages.site()}, pages.address(self._page), seed)
         self.goal = str(session.run(pages.begin(seed, pages.SECONDS)))
 
     def plan(self, elements: Sequence[Element]) -> list[Gesture]:
         """Return the gestures that solve the page from its present state."""
-        return plan(self._name, Page(self.goal, elements))
+        return plan(self._page, Page(self.goal, elements))
