@@ -227,6 +227,13 @@ FAMILIES: dict[str, Family] = {
         "delayed credit, memory and exploration, each by itself",
         "Apache-2.0",
     ),
+    "proactive": Family(
+        "palaestra.environments.families.proactive.environment:Proactive",
+        "",
+        "after Proactive Agent (Lu et al. 2024)",
+        "a stream of a person's activity, in which an agent offers help or stays silent",
+        "Apache-2.0",
+    ),
     "procedures": Family(
         "palaestra.environments.families.synthesised.procedure_tasks:Procedures",
         "",
