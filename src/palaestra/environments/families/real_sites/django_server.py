@@ -36,10 +36,7 @@ class DjangoApplication(Application):
     """An application of Django."""
 
     middleware: ClassVar[tuple[str, ...]]  # beside what all have
-    unjudged: ClassVar[Mapping[str, Collection[str]]] = {
-        "django_session": (),
-        "auth_user": ("last_login",),
-    }
+    unjudged: ClassVar[Mapping[str, Collection[str]]] = {"django_session": (), "auth_user": ("last_login",)}
 
     @abstractmethod
     def urls(self) -> list[Any]:

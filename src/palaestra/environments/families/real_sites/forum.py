@@ -76,7 +76,9 @@ class Forum(DjangoApplication):
         return int(users[0].pk)
 
 
-def _topic(rng: random.Random, board: Any, subject: str, posters: list[Any], number: int) -> None:
+def _topic(
+    rng: random.Random, board: Any, subject: str, posters: list[Any], number: int
+) -> None:
     """Write a topic of some days ago, with replies; now and then the last one is not approved."""
     from machina.core.db.models import get_model
 
