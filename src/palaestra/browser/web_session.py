@@ -54,6 +54,7 @@ class WebSession:
         address: str,
         seed: int,
         files: Mapping[str, bytes] | None = None,
+        cookies: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """Forget all that was and open an address in one tab.
 
@@ -62,6 +63,7 @@ class WebSession:
             address: the first page.
             seed: of the pages' random numbers.
             files: that may be uploaded, by name.
+            cookies: that the browser sends from the start, by host and name; no script reads them.
 
         Raises:
             EnvironmentFault: the browser crashed or does not answer.
@@ -73,6 +75,7 @@ class WebSession:
             if not self.tabs:
                 self.open_tab()
             self._clear(hosts | {*self.sites})
+            self._set_cookies(cookies or {})
             self.sites, self.files, self.refused = sites, dict(files or {}), []
             self.now, self._seed, self._documents = BEGIN, seed, 0
             moved = self.pointer is not None
@@ -100,6 +103,17 @@ class WebSession:
                     origin=f"{scheme}://{host}",
                     storageTypes="local_storage,indexeddb,websql,cache_storage,service_workers",
                 )
+
+    def _set_cookies(self, cookies: Mapping[str, Mapping[str, str]]) -> None:
+        found = [
+            {"name": name, "value": value, "url": f"http://{host}/", "httpOnly": True}
+            for host, held in cookies.items()
+            for name, value in held.items()
+        ]
+        if found:
+            self.browser.connection.call(
+                "Storage.setCookies", cookies=found, browserContextId=self.context
+            )
 
     def close(self) -> None:
         """Give the session back to the browser; harmless if it crashed."""

@@ -261,6 +261,13 @@ FAMILIES: dict[str, Family] = {
         "experiments of a science class, in words",
         "Apache-2.0",
     ),
+    "sites": Family(
+        "palaestra.environments.families.real_sites.environment:Sites",
+        "",
+        "after WebArena (Zhou et al. 2024) and WorkArena (Drouin et al. 2024)",
+        "a shop, a forum and a paper: real applications in a real browser, judged by their rows",
+        "Apache-2.0; django-oscar BSD-3-Clause, django-machina BSD-3-Clause, wagtail BSD-3-Clause",
+    ),
     "stage": Family(
         "palaestra.environments.families.stage.environment:Scene",
         "",
