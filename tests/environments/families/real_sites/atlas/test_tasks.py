@@ -157,7 +157,9 @@ def test_the_contract_holds(id: str, clause: Callable[[Subject], None]) -> None:
 def test_there_are_templates_of_all_kinds_and_tags() -> None:
     tags = Counter(tag for one in WORLD for tag in one.tags)
     assert len(WORLD) >= 24
-    assert {"hops", "massive-memory", "calculation", "long-term-memory", "look", "talk"} <= set(tags)
+    assert {"hops", "massive-memory", "calculation", "long-term-memory", "look", "talk"} <= set(
+        tags
+    )
     assert {"find", "compare", "change", "configure", "moderate", "plan", "impossible"} <= {
         one.kind for one in WORLD
     }

@@ -122,7 +122,9 @@ def countries() -> dict[str, Country]:
     for folder, region in REGIONS.items():
         for file in sorted(resources(PACKAGE).joinpath("data", folder).iterdir(), key=str):
             if file.name.endswith(".json"):
-                one = _country(file.name.removesuffix(".json"), region, json.loads(file.read_text()))
+                one = _country(
+                    file.name.removesuffix(".json"), region, json.loads(file.read_text())
+                )
                 if one is not None:
                     found[one.name] = one
     return dict(sorted(found.items()))

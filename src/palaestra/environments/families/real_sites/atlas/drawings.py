@@ -42,7 +42,9 @@ def _shape(kind: str, colour: str, x: float, y: float, radius: float) -> str:
         return f'<circle cx="{x}" cy="{y}" r="{radius}" {fill}/>'
     if kind == "square":
         side = 1.7 * radius
-        return f'<rect x="{x - side / 2}" y="{y - side / 2}" width="{side}" height="{side}" {fill}/>'
+        return (
+            f'<rect x="{x - side / 2}" y="{y - side / 2}" width="{side}" height="{side}" {fill}/>'
+        )
     corners, inner = (3, 1.0) if kind == "triangle" else (10, 0.45)
     points = " ".join(
         f"{x + r * math.sin(turn):.1f},{y - r * math.cos(turn):.1f}"

@@ -1,11 +1,11 @@
 """The encyclopedia of the world: an article for each country, and the person's reading list.
 
-    /                             a search, and regions
-    /search?query=land            articles by name
-    /region/europe?page=2         the articles of a region
-    /article/germany              what it is, its sections, and a button that saves it
-    /article/germany/geography    facts
-    /saved, /saved/3              the reading list, and an entry with its note
+/                             a search, and regions
+/search?query=land            articles by name
+/region/europe?page=2         the articles of a region
+/article/germany              what it is, its sections, and a button that saves it
+/article/germany/geography    facts
+/saved, /saved/3              the reading list, and an entry with its note
 """
 
 from __future__ import annotations

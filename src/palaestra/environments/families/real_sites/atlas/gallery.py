@@ -1,8 +1,8 @@
 """The gallery: albums of drawn pictures, about which no text says anything.
 
-    /            albums
-    /album/3     its pictures
-    /picture/3-1.svg
+/            albums
+/album/3     its pictures
+/picture/3-1.svg
 """
 
 from __future__ import annotations

@@ -254,9 +254,7 @@ def stations_of_two_capitals(world: SiteWorld, rng: random.Random) -> SiteTask:
 def capital_of_a_saved_country(world: SiteWorld, rng: random.Random) -> SiteTask | None:
     """Three hops: a saved article, its capital, a place there."""
     towns = {country.name: town for country, town in with_capital(world)}
-    saved = [
-        row for row in world.rows("encyclopedia.saved_article") if row["article"] in towns
-    ]
+    saved = [row for row in world.rows("encyclopedia.saved_article") if row["article"] in towns]
     if not saved:
         return None
     row = rng.choice(saved)

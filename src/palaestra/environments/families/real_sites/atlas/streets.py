@@ -121,9 +121,7 @@ def streets(town: int) -> Streets:
         for row in range(ROWS)
         for column in range(COLUMNS)
     )
-    names = [
-        f"{first} {rng.choice(_SECOND)}" for first in rng.sample(_FIRST, ROWS + COLUMNS)
-    ]
+    names = [f"{first} {rng.choice(_SECOND)}" for first in rng.sample(_FIRST, ROWS + COLUMNS)]
     parts = {}
     for node in range(len(points)):
         row, column = divmod(node, COLUMNS)

@@ -1,13 +1,13 @@
 """The map: towns of the world by search, their streets as a picture, places, and ways.
 
-    /                                        a search for towns
-    /search?query=lyon                       towns by name
-    /town/2996944?x=2&y=0&zoom=1             the town, and a window on its streets
-    /town/2996944/places?kind=museum         its places
-    /town/2996944/place/3                    one place, a button that saves it, and ways from there
-    /town/2996944/route?from=3&to=7&by=foot  a way through the streets
-    /town/2996944/road?to=2988507            a way by road to another town of the country
-    /saved, /saved/3                         the places that the person saved, and one with its note
+/                                        a search for towns
+/search?query=lyon                       towns by name
+/town/2996944?x=2&y=0&zoom=1             the town, and a window on its streets
+/town/2996944/places?kind=museum         its places
+/town/2996944/place/3                    one place, a button that saves it, and ways from there
+/town/2996944/route?from=3&to=7&by=foot  a way through the streets
+/town/2996944/road?to=2988507            a way by road to another town of the country
+/saved, /saved/3                         the places that the person saved, and one with its note
 """
 
 from __future__ import annotations
@@ -281,7 +281,9 @@ def _place(frame: Frame, town: Town, spot: Spot) -> Response:
     }
     others = sorted(streets(town.id).spots, key=lambda one: one.name)
     to = choice("to", "To", {str(one.id): one.name for one in others if one != spot})
-    save = Form("post", f"{place_path(town, spot)}/save", "Save place", [Field("note", "Note", "line")])
+    save = Form(
+        "post", f"{place_path(town, spot)}/save", "Save place", [Field("note", "Note", "line")]
+    )
     way = Form(
         "get", f"/town/{town.id}/route", "Find the way", [to, choice("by", "Travel", BY)],
         (("from", str(spot.id)),),
