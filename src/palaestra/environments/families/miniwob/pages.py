@@ -51,8 +51,17 @@ CHALLENGE = (
     "simple-arithmetic",
     "unicode-test",
 )
-MIXTURES = {"basic": BASIC, "basic-challenge": CHALLENGE}
-"""Several pages in one environment; no page of the challenge is among the basic ones."""
+SMALL = (
+    "click-button-sequence",
+    "click-collapsible",
+    "click-dialog-2",
+    "click-tab",
+    "click-widget",
+    "focus-text-2",
+)
+MIXTURES = {"basic": BASIC, "basic-challenge": CHALLENGE, "small": SMALL}
+"""Several pages in one environment; no page of the challenge is among the basic ones. The goals of the
+small ones have few words, which a model from scratch can learn."""
 
 FOLDER = folder()
 VERSION = version(PACKAGE)
