@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +12,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from palaestra.agents.registry import make_agent
-from palaestra.browser.installation import PROGRAMS
 from palaestra.core.budget import Budget
 from palaestra.core.element import Box, Element
 from palaestra.core.environment import Action, Environment, Observation, Transition
@@ -29,6 +27,7 @@ from palaestra.models.scripted.scripted_model import ScriptedModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.store.run_folder import RunFolder
 from palaestra.viewer.screens import turn_screens
+from tests.browser.needed import browser_missing
 from tests.viewer.browser import chromium, entered, served
 from tests.viewer.stores import client_of
 
@@ -149,7 +148,7 @@ def test_an_environment_without_pictures_has_no_screens(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not any(map(shutil.which, PROGRAMS)), reason="there is no Chromium here")
+@pytest.mark.skipif(bool(browser_missing()), reason=browser_missing() or "")
 def test_the_page_of_a_real_browser_fits_its_boxes(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path / "panel", {"summary": "a real browser"}) as run:
         run.database.finish(recorded("web/easy:browser", "click 'Mail'"))

@@ -11,6 +11,8 @@ import random
 import sys
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,6 +23,7 @@ CLOCKS = (
     ("django.core.signing", "time"),
     ("django.contrib.auth.tokens", "datetime"),
     ("django.db.models.fields", "datetime"),
+    ("django.template.defaulttags", "datetime"),
     ("django.utils.timesince", "datetime"),
     ("oscar.apps.payment.forms", "date"),
     ("oscar.views.generic", "time"),
@@ -40,6 +43,16 @@ class Circumstances:
 
 served: ContextVar[Circumstances | None] = ContextVar("served", default=None)
 """Those of the request that is answered now."""
+
+
+@contextmanager
+def at(now: datetime.datetime, chance: random.Random) -> Iterator[None]:
+    """Let it be a time, with these random numbers, in this thread."""
+    token = served.set(Circumstances(now, chance))
+    try:
+        yield
+    finally:
+        served.reset(token)
 
 
 def install() -> None:

@@ -12,7 +12,7 @@ import os
 import random
 import sqlite3
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
@@ -36,7 +36,7 @@ class DjangoApplication(Application):
     """An application of Django."""
 
     middleware: ClassVar[tuple[str, ...]]  # beside what all have
-    unjudged = {"django_session": (), "auth_user": ("last_login",)}
+    unjudged: ClassVar[Mapping[str, Collection[str]]] = {"django_session": (), "auth_user": ("last_login",)}
 
     @abstractmethod
     def urls(self) -> list[Any]:
@@ -80,11 +80,10 @@ def serving(connection: sqlite3.Connection, now: datetime, seed: str) -> Iterato
     wrapper.connection = connection
     connections["default"] = wrapper
     Site.objects.clear_cache()
-    token = django_clock.served.set(django_clock.Circumstances(now, random.Random(seed)))
     try:
-        yield
+        with django_clock.at(now, random.Random(seed)):
+            yield
     finally:
-        django_clock.served.reset(token)
         del connections["default"]
 
 

@@ -121,6 +121,7 @@ def _settings() -> dict[str, Any]:
         "SECRET_KEY": "of a world without a network",
         "ALLOWED_HOSTS": ["*"],
         "USE_TZ": True,
+        "TIME_ZONE": "UTC",
         "SITE_ID": 1,
         "ROOT_URLCONF": (),  # each site has its own
         "LOGIN_URL": "/accounts/login/",

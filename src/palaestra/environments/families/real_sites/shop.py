@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 from palaestra.environments.families.apps.people import Person, draw_people
+from palaestra.environments.families.real_sites import django_clock
 from palaestra.environments.families.real_sites.application import BEGIN
 from palaestra.environments.families.real_sites.django_server import DjangoApplication
+from palaestra.environments.families.real_sites.django_users import made_users
 from palaestra.environments.families.real_sites.pictures import COLOURS, SHAPES, name_of
 
 PEOPLE, PRODUCTS, ORDERS = 8, 24, 12
@@ -34,7 +36,7 @@ class Shop(DjangoApplication):
 
     name = "shop"
     middleware = ("oscar.apps.basket.middleware.BasketMiddleware",)
-    unjudged = {
+    unjudged: ClassVar = {
         **DjangoApplication.unjudged,
         "analytics_productrecord": (),
         "analytics_userproductview": (),
@@ -53,28 +55,12 @@ class Shop(DjangoApplication):
 
     def populate(self, rng: random.Random) -> int:
         people = draw_people(rng, PEOPLE)
-        users = _users(people)
+        users = made_users(people)
         products = _products(rng)
         _reviews(rng, users[1:], products)
         _orders(rng, people, users, products)
         _belongings(users[0], people[0])
         return int(users[0].pk)
-
-
-def _users(people: list[Person]) -> list[Any]:
-    from django.contrib.auth.hashers import make_password
-    from django.contrib.auth.models import User
-
-    word = make_password("secret", "salt")
-    made = [
-        User(
-            username=one.email, email=one.email, first_name=one.first, last_name=one.surname,
-            password=word, is_staff=one.id == 1, is_superuser=one.id == 1,
-            date_joined=BEGIN - timedelta(days=400 + one.id),
-        )
-        for one in people
-    ]  # fmt: skip
-    return User.objects.bulk_create(made)
 
 
 def _products(rng: random.Random) -> list[Any]:
@@ -143,15 +129,16 @@ def _products(rng: random.Random) -> list[Any]:
 def _reviews(rng: random.Random, users: list[Any], products: list[Any]) -> None:
     from oscar.core.loading import get_model
 
-    model = get_model("reviews", "ProductReview")
+    model, days = get_model("reviews", "ProductReview"), iter(range(1, 1000))
     for product in rng.sample(products, len(products) * 2 // 3):
         for user in rng.sample(users, rng.randint(1, 3)):
             score = rng.randint(1, 5)
             title = rng.choice(PRAISE if score > 3 else BLAME)
-            model.objects.create(
-                product=product, score=score, title=title, user=user, status=model.APPROVED,
-                body=f"{title}. I would {'' if score > 3 else 'not '}buy it again.",
-            )  # fmt: skip
+            with django_clock.at(BEGIN - timedelta(days=next(days)), rng):
+                model.objects.create(
+                    product=product, score=score, title=title, user=user, status=model.APPROVED,
+                    body=f"{title}. I would {'' if score > 3 else 'not '}buy it again.",
+                )  # fmt: skip
         product.update_rating()
 
 
@@ -174,7 +161,8 @@ def _orders(
         order = order_model.objects.create(
             number=f"{100101 + number}", user=users[chosen], currency="EUR", status=status,
             total_incl_tax=total, total_excl_tax=total, shipping_method="Free shipping",
-            shipping_code="free-shipping", date_placed=BEGIN - timedelta(days=3 * (ORDERS - number)),
+            shipping_code="free-shipping",
+            date_placed=BEGIN - timedelta(days=3 * (ORDERS - number)),
             shipping_address=address_model.objects.create(**_address(person), country=country),
         )  # fmt: skip
         for price, (product, count) in zip(prices, bought, strict=True):

@@ -18,6 +18,8 @@ from palaestra.environments.families.real_sites.application import Application, 
 HERE = "palaestra.environments.families.real_sites"
 APPLICATIONS = {
     "shop": f"{HERE}.shop:Shop",
+    "forum": f"{HERE}.forum:Forum",
+    "cms": f"{HERE}.cms:Cms",
     "home": f"{HERE}.atlas.home:Home",
     "encyclopedia": f"{HERE}.atlas.encyclopedia:Encyclopedia",
     "map": f"{HERE}.atlas.town_map:TownMap",

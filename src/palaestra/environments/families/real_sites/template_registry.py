@@ -27,7 +27,7 @@ MODULES = (
 
 
 def chosen(name: str) -> tuple[TaskTemplate, ...]:
-    """Return the templates of an environment: of a level (`shop-easy`), a tag or one (`shop:NAME`)."""
+    """Return the templates of an environment: of a level (`shop-easy`), a tag, or one alone."""
     group, _, alone = name.partition(":")
     if alone in TEMPLATES:
         return (TEMPLATES[alone],)

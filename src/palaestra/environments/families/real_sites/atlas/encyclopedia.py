@@ -14,6 +14,7 @@ import random
 import sqlite3
 from collections.abc import Mapping
 from functools import cache
+from typing import ClassVar
 
 from palaestra.browser.sites import Request, Response
 from palaestra.environments.families.real_sites.application import OpenSite
@@ -49,7 +50,7 @@ class Encyclopedia(OwnSite):
     """Articles are the same in every world; the reading list is not."""
 
     name = "encyclopedia"
-    tables = {"saved_article": ("article", "note")}
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {"saved_article": ("article", "note")}
     menu = (("Search articles", "/"), ("Reading list", "/saved"))
 
     def check(self) -> None:

@@ -77,7 +77,7 @@ def picture(town: Streets, window: Window) -> str:
         _park(town),
         _river(town, width),
     ]
-    for (one, other), name in sorted(town.streets.items()):
+    for one, other in sorted(town.streets):
         (x1, y1), (x2, y2) = town.points[one], town.points[other]
         path = (one, other) in town.paths
         colour, thick = ("#7a9b6a", 2) if path else ("#ffffff", 7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 from palaestra.environments.families.real_sites.atlas import map_picture
@@ -342,7 +343,7 @@ def tour_length(world: SiteWorld, rng: random.Random) -> SiteTask:
     """Ask for the length of a way over several places."""
     town = a_town(world, rng)
     stops, by = some_spots(town, rng, 3), rng.choice(list(METRES_A_MINUTE))
-    legs = list(zip(stops, stops[1:], strict=False))
+    legs = list(itertools.pairwise(stops))
     total = sum(length(town, origin, to, by) for origin, to in legs)
 
     def way(walk: SiteWalk) -> None:

@@ -37,7 +37,8 @@ _SECOND = ("Street", "Road", "Lane", "Avenue", "Row")
 _NAMES = (
     "Aurora", "Bellevue", "Comet", "Dolphin", "Emerald", "Fountain", "Galaxy", "Harvest", "Iris",
     "Jubilee", "Kestrel", "Lantern", "Magnolia", "Neptune", "Olive", "Phoenix", "Quartz", "Ruby",
-    "Saffron", "Tulip", "Union", "Violet", "Willow", "Zenith", "Amber", "Beacon", "Clover", "Dahlia",
+    "Saffron", "Tulip", "Union", "Violet", "Willow", "Zenith", "Amber", "Beacon", "Clover",
+    "Dahlia",
 )  # fmt: skip
 OPENS = ("7:00", "8:00", "8:30", "9:00", "10:00")
 CLOSES = ("16:00", "17:30", "18:00", "20:00", "22:00")

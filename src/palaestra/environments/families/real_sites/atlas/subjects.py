@@ -1,4 +1,4 @@
-"""What the tasks of a world are about: countries and towns of its split, and the person's contacts."""
+"""What tasks are about: countries and towns of a world's split, and the person's contacts."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Mapping
+from typing import ClassVar
 from urllib.parse import urlencode
 
 from palaestra.browser.sites import Request, Response
@@ -67,7 +68,9 @@ class TownMap(OwnSite):
     """Towns and their streets are the same in every world; the saved places are not."""
 
     name = "map"
-    tables = {"saved_place": ("town", "name", "address", "note")}
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "saved_place": ("town", "name", "address", "note")
+    }
     menu = (("Search towns", "/"), ("Saved places", "/saved"))
 
     def check(self) -> None:
@@ -158,13 +161,15 @@ def saved_values(town: Town, spot: Spot) -> dict[str, str]:
     return {"town": town.name, "name": spot.name, "address": spot.address}
 
 
+WHOLE = Window()  # the whole town
+
 # ── addresses ────────────────────────────────────────────────────────────────
 
 
-def town_path(town: Town, window: Window = Window()) -> str:
+def town_path(town: Town, window: Window = WHOLE) -> str:
     """Return the path of a town's page."""
     shown = {"x": window.x, "y": window.y, "zoom": window.zoom}
-    return f"/town/{town.id}" + (f"?{urlencode(shown)}" if window != Window() else "")
+    return f"/town/{town.id}" + (f"?{urlencode(shown)}" if window != WHOLE else "")
 
 
 def places_path(town: Town, kind: str) -> str:

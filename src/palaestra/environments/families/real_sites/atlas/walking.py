@@ -52,7 +52,7 @@ class SiteWalk(Walk):
         """Return whether the open page is one, or has a link to it."""
         return address in (self.url, *(urljoin(self.url, link) for _, link in self.page.links))
 
-    def send(self, action: str, fields: Mapping[str, str] = {}) -> None:  # noqa: B006
+    def send(self, action: str, fields: Mapping[str, str] = {}) -> None:
         """Fill in the form of the open page that is sent to an address, and send it."""
         forms = (form for form in self.page.forms if form.method == "post")
         form = next(form for form in forms if urljoin(self.url, form.action) == action)
