@@ -75,13 +75,12 @@ def place_detail(world: SiteWorld, rng: random.Random) -> SiteTask:
     """Ask what the page of a place says."""
     town = a_town(world, rng)
     spot, other = some_spots(town, rng, 2)
-    asked, right, wrong = rng.choice(
-        [
-            ("phone number", spot.phone, other.phone),
-            ("address", spot.address, other.address),
-            ("number of seats", spot.seats, other.seats + 1),
-        ]
-    )
+    details = [
+        ("phone number", spot.phone, other.phone),
+        ("address", spot.address, other.address),
+        ("number of seats", str(spot.seats), str(other.seats)),
+    ]
+    asked, right, wrong = rng.choice(details)
     way = deed(world, lambda walk: visit(walk, town, spot))
     return SiteTask(
         f"What is the {asked} of the {spot.kind} '{spot.name}' in {town.name} ({town.country}), by "
@@ -89,7 +88,7 @@ def place_detail(world: SiteWorld, rng: random.Random) -> SiteTask:
         deeds=(way,),
         answer=right,
         hops=(town_at(town), spot_at(town, spot)),
-        wrong=(WrongEnd(way.gestures, str(wrong) if wrong != right else "none"),),
+        wrong=(WrongEnd(way.gestures, wrong if wrong != right else "none"),),
     )
 
 
@@ -203,13 +202,17 @@ def save_two(world: SiteWorld, rng: random.Random) -> SiteTask:
         saving(world, first, here, there.phone),
         saving(world, second, there, here.phone),
     )
-    look = deed(world, lambda walk: (visit(walk, first, here), visit(walk, second, there)))
+
+    def look(walk: SiteWalk) -> None:
+        visit(walk, first, here)
+        visit(walk, second, there)
+
     swapped = (saving(world, first, here, here.phone), saving(world, second, there, there.phone))
     return SiteTask(
         f"On the map, save the {here.kind} '{here.name}' in {first.name} ({first.country}) and the "
         f"{there.kind} '{there.name}' in {second.name} ({second.country}); the note of each is the "
         "phone number of the other.",
-        deeds=(look, *deeds),
+        deeds=(deed(world, look), *deeds),
         hops=(spot_at(first, here), spot_at(second, there)),
         wrong=(
             WrongEnd(deeds[0].gestures),

@@ -25,6 +25,7 @@ from palaestra.environments.families.real_sites.atlas import map_picture
 from palaestra.environments.families.real_sites.atlas.map_picture import Window
 from palaestra.environments.families.real_sites.atlas.own_site import OwnSite, insert_row
 from palaestra.environments.families.real_sites.atlas.page_blocks import (
+    Block,
     Facts,
     Form,
     Frame,
@@ -221,7 +222,7 @@ def _view(frame: Frame, town: Town, fields: Mapping[str, str]) -> Response:
         "Time zone": Cell(town.timezone),
     }
     places = choice("kind", "Kind of place", {kind: kind for kind in ("station", *KINDS)})
-    blocks = [
+    blocks: list[Block] = [
         Facts(facts),
         Picture(picture_path(town, window), "the streets of the town", map_picture.SIZE),
         Links({words: town_path(town, other) for words, other in window.moved().items()}),
