@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -166,7 +166,7 @@ def _connected_without(
 
 
 def _network(
-    parts: Mapping[tuple[int, int], str], closed: frozenset[tuple[int, int]] | set, nodes: int
+    parts: Mapping[tuple[int, int], str], closed: Collection[tuple[int, int]], nodes: int
 ) -> dict[int, dict[int, float]]:
     found: dict[int, dict[int, float]] = {node: {} for node in range(nodes)}
     for one, other in parts:

@@ -155,7 +155,7 @@ def shortest(
     network: Mapping[int, Mapping[int, float]], origin: int, destination: int
 ) -> Way | None:
     """Return the shortest way (Dijkstra 1959); of equal ones that with the smallest nodes."""
-    queue = [(0.0, (origin,))]
+    queue: list[tuple[float, tuple[int, ...]]] = [(0.0, (origin,))]
     known: set[int] = set()
     while queue:
         length, nodes = heapq.heappop(queue)
