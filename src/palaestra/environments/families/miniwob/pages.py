@@ -60,8 +60,8 @@ SMALL = (
     "focus-text-2",
 )
 MIXTURES = {"basic": BASIC, "basic-challenge": CHALLENGE, "small": SMALL}
-"""Several pages in one environment; no page of the challenge is among the basic ones. The goals of the
-small ones have few words, which a model from scratch can learn."""
+"""Several pages in one environment; no page of the challenge is among the basic ones. The goals of
+the small ones have few words, which a model from scratch can learn."""
 
 FOLDER = folder()
 VERSION = version(PACKAGE)
@@ -89,8 +89,12 @@ def address(name: str) -> str:
     return f"http://{HOST}/miniwob/{name}.html"
 
 
-def begin(seed: int) -> str:
+def begin(seed: int, seconds: int) -> str:
     """Return the program that begins a task: what the page's START does, with a seed.
+
+    Args:
+        seed: of the page's random numbers.
+        seconds: of its time until the task is over.
 
     What the page shows of rewards and time is for people who play; it is hidden. Pictures that a
     style shows only under the pointer are loaded before: until they have come, what they are on has
@@ -103,7 +107,7 @@ def begin(seed: int) -> str:
           .map((found) => new URL(found[1], sheet.href || location.href).href)));
       core.loaded = [...new Set(under)].map((from) => Object.assign(new Image(), {{ src: from }}));
       await Promise.allSettled(core.loaded.map((picture) => picture.decode()));
-      core.EPISODE_MAX_TIME = {SECONDS * 1000};
+      core.EPISODE_MAX_TIME = {seconds * 1000};
       Math.seedrandom({str(seed)!r});
       core.startEpisodeReal();
       for (const id of ["reward-display", "click-canvas"])
