@@ -8,19 +8,17 @@ from collections.abc import Iterator
 import pytest
 from PIL import Image
 
-from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
 from palaestra.browser.web_gestures import do
 from palaestra.browser.web_session import BEGIN, WebSession
 from palaestra.core.element import Element
-from palaestra.core.errors import EnvironmentFault, InputError, MissingSystemPart
+from palaestra.core.errors import EnvironmentFault, InputError
 from palaestra.core.gestures.gesture_line import read_line
+from tests.browser.needed import browser_missing
 from tests.browser.pages import shop
 
-try:
-    browser_program()
-except MissingSystemPart as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+if why := browser_missing():
+    pytest.skip(why, allow_module_level=True)
 
 SIZE = (400, 300)
 

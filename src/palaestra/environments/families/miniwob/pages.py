@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -23,6 +24,45 @@ def folder() -> Path:
     return Path(found.submodule_search_locations[0], "html")
 
 
+BASIC = (
+    "choose-list",
+    "click-button",
+    "click-checkboxes",
+    "click-dialog-2",
+    "click-link",
+    "click-option",
+    "click-tab",
+    "click-widget",
+    "enter-password",
+    "enter-text",
+    "focus-text-2",
+    "login-user",
+)
+CHALLENGE = (
+    "click-button-sequence",
+    "click-checkboxes-large",
+    "click-checkboxes-transfer",
+    "click-collapsible",
+    "click-dialog",
+    "click-test-2",
+    "enter-text-2",
+    "enter-text-dynamic",
+    "focus-text",
+    "simple-arithmetic",
+    "unicode-test",
+)
+SMALL = (
+    "click-button-sequence",
+    "click-collapsible",
+    "click-dialog-2",
+    "click-tab",
+    "click-widget",
+    "focus-text-2",
+)
+MIXTURES = {"basic": BASIC, "basic-challenge": CHALLENGE, "small": SMALL}
+"""Several pages in one environment; no page of the challenge is among the basic ones. The goals of
+the small ones have few words, which a model from scratch can learn."""
+
 FOLDER = folder()
 VERSION = version(PACKAGE)
 
@@ -39,13 +79,22 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (FOLDER / "miniwob").glob("*.html")))
 
 
+def of_task(name: str, seed: int) -> str:
+    """Return the page of a task: that of the name, or one of the mixture, drawn by the seed."""
+    return random.Random(seed).choice(MIXTURES[name]) if name in MIXTURES else name
+
+
 def address(name: str) -> str:
     """Return the address of a page."""
     return f"http://{HOST}/miniwob/{name}.html"
 
 
-def begin(seed: int) -> str:
+def begin(seed: int, seconds: int) -> str:
     """Return the program that begins a task: what the page's START does, with a seed.
+
+    Args:
+        seed: of the page's random numbers.
+        seconds: of its time until the task is over.
 
     What the page shows of rewards and time is for people who play; it is hidden. Pictures that a
     style shows only under the pointer are loaded before: until they have come, what they are on has
@@ -58,7 +107,7 @@ def begin(seed: int) -> str:
           .map((found) => new URL(found[1], sheet.href || location.href).href)));
       core.loaded = [...new Set(under)].map((from) => Object.assign(new Image(), {{ src: from }}));
       await Promise.allSettled(core.loaded.map((picture) => picture.decode()));
-      core.EPISODE_MAX_TIME = {SECONDS * 1000};
+      core.EPISODE_MAX_TIME = {seconds * 1000};
       Math.seedrandom({str(seed)!r});
       core.startEpisodeReal();
       for (const id of ["reward-display", "click-canvas"])

@@ -10,29 +10,28 @@ from typing import Any
 import pytest
 
 import palaestra as pa
-from palaestra.browser.installation import browser_program
 from palaestra.core.environment import Action, Capability
-from palaestra.core.errors import InputError, MissingSystemPart
+from palaestra.core.errors import InputError
 from palaestra.core.task import Split, Task
 from palaestra.environments.conformance.checking import check_clause
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.registry import tasks
+from tests.browser.needed import browser_missing
 
 if find_spec("miniwob") is None:
     pytest.skip("needs requirements/miniwob.txt", allow_module_level=True)
-try:
-    browser_program()
-except MissingSystemPart as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+if why := browser_missing():
+    pytest.skip(why, allow_module_level=True)
 
 from palaestra.environments.families.miniwob.environment import MiniWob
+from palaestra.environments.families.miniwob.pages import MIXTURES, names, of_task
 from palaestra.environments.families.miniwob.solver import SOLVERS, Page, plan
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("name", ["click-button", "enter-text", "click-tab-2-hard"])
+@pytest.mark.parametrize("name", ["click-button", "enter-text", "login-user", "click-tab-2-hard"])
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:
     # Closing what a clause leaves open: all worlds share a browser, which ends with the last one.
     finding = check_clause(Subject.of(f"miniwob/{name}", steps=5, per_split=1), clause)
@@ -46,15 +45,15 @@ def test_the_solver_solves_its_pages(name: str) -> None:
     for split in Split:
         for index in range(10):
             world.reset(tasks(f"miniwob/{name}").task(split, index))
-            for action in world.oracle():
-                last = world.step(action)
+            while left := world.oracle():  # a new plan in each turn, as an expert's
+                last = world.step(left[0])
                 assert last.valid, last.observation.text
             assert last.success, f"{split}/{index}"
     world.close()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MiniWob.names())
+@pytest.mark.parametrize("name", names())
 def test_every_page_begins_equally_and_lasts_a_minute(name: str) -> None:
     world, other = MiniWob(name), MiniWob(name)
     task = tasks(f"miniwob/{name}").task(Split.TEST, 0)
@@ -102,9 +101,24 @@ def test_a_gesture_of_a_larger_web_is_refused_in_words() -> None:
 def test_capabilities_are_known_before_a_browser_runs() -> None:
     assert Capability.ORACLE in MiniWob.spec_of("click-button").capabilities
     assert Capability.ORACLE not in MiniWob.spec_of("tic-tac-toe").capabilities
-    assert len(MiniWob.names()) == 130
+    assert Capability.ORACLE in MiniWob.spec_of("basic").capabilities
+    assert {*MiniWob.names()} > {*MIXTURES, *names()} and len(names()) == 130
     with pytest.raises(InputError, match="take no parameters"):
         MiniWob("click-test").reset(Task("x", "miniwob/click-test", 1, parameters={"a": 1}))
+
+
+def test_a_mixture_has_all_its_pages_each_solved_by_the_expert() -> None:
+    assert not set(MIXTURES["basic"]) & set(MIXTURES["basic-challenge"])
+    world = MiniWob("basic")
+    for index in range(4):
+        world.reset(tasks("miniwob/basic").task(Split.TEST, index))
+        for action in world.oracle():
+            last = world.step(action)
+        assert last.success
+    world.close()
+    for name, known in MIXTURES.items():
+        seen = {of_task(name, tasks(f"miniwob/{name}").task(Split.TEST, i).seed) for i in range(99)}
+        assert seen == set(known) <= set(SOLVERS)
 
 
 def test_the_solver_has_no_plan_for_what_it_does_not_understand() -> None:
