@@ -13,7 +13,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from palaestra.browser.devtools import Refusal
 from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
 from palaestra.browser.web_gestures import KINDS, do
@@ -84,7 +83,10 @@ class MiniWob(
         if self._session is None:
             self._session = new_session(pages.SIZE)
         session = self._session
-        session.begin({pages.HOST: pages.site()}, pages.address(self.spec.name), task.seed)
+        if not (pages.can_begin_again(self.spec.name) and session.again(task.seed)):
+            sites, address = {pages.HOST: pages.site()}, pages.address(self.spec.name)
+            session.begin(sites, address, task.seed, watch=pages.STATE)
+            session.hold()
         self._goal = str(session.run(pages.begin(task.seed)))
         self._said = self._goal
         return Observation(f"{self._goal}\n{tree(session.elements())}")
@@ -115,10 +117,7 @@ class MiniWob(
 
     def _state(self) -> tuple[bool, float, bool]:
         """Return whether the task is over, its reward, and whether time ran out."""
-        try:
-            found = self._here().tab.evaluate(pages.STATE)
-        except Refusal:
-            found = None
+        found = self._here().watched_value
         if found is None:  # a dialog is open, or the page was left
             return False, 0.0, False
         done, reward, late = found
