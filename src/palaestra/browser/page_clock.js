@@ -51,9 +51,11 @@
       [this.now, this.number, this.pending] = [held.now, held.number, 0];
       this.waiting = new Map(held.waiting.map((one) => [one.id, { ...one }]));
       sow(other);
-      while (count < held.draws) bits();
+      this.draw(held.draws);
       hide(Math, "random", random);
     },
+    draws: () => count,
+    draw(until) { while (count < until) bits(); },
   };
   let hopped = null;
   native.hop.port1.onmessage = () => hopped();

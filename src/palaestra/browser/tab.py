@@ -49,6 +49,8 @@ class Tab:
         self.count = 0  # of the elements of its page when it came to rest
         self._loading: set[str] = set()  # frames
         self._leaving: set[str] = set()  # frames that will load another page, and do not yet
+        self.born = (session.now, 0)  # its page's time when it was asked for, and its number
+        self.wrote_history = False  # whether a page did, since the world began
         self.loads = 0  # how often a frame began to load
         self._held: list[int] = []  # calls that wait for the dialog
         connection.listeners[id] = self._on
@@ -181,6 +183,23 @@ class Tab:
         history = self.call("Page.getNavigationHistory")
         return bool(history["entries"][history["currentIndex"]]["id"] == entry)
 
+    def reload(self) -> None:
+        """Load the page again, and wait until it is there."""
+        before = self.loads
+        self.call("Page.reload")
+        self.connection.wait_for(lambda: self.loads > before or self._interrupted())
+        self.settle(0)
+
+    def history(self) -> tuple[list[str], int]:
+        """Return the addresses of the history of pages, and the place of the present one."""
+        history = self.call("Page.getNavigationHistory")
+        return [entry["url"] for entry in history["entries"]], history["currentIndex"]
+
+    def entry(self, index: int) -> int:
+        """Return the number of the entry at a place in the history."""
+        found: int = self.call("Page.getNavigationHistory")["entries"][index]["id"]
+        return found
+
     def picture(self) -> bytes:
         """Return what the tab shows as a PNG."""
         found = self.call("Page.captureScreenshot", format="png", optimizeForSpeed=True)
@@ -188,9 +207,8 @@ class Tab:
 
     def address(self) -> str:
         """Return the address of the page."""
-        history = self.call("Page.getNavigationHistory")
-        address: str = history["entries"][history["currentIndex"]]["url"]
-        return address
+        addresses, index = self.history()
+        return addresses[index]
 
     # ── events ───────────────────────────────────────────────────────────────
 
@@ -209,6 +227,7 @@ class Tab:
                 self._loading.discard(found["frameId"])
             case "Page.navigatedWithinDocument":
                 self._leaving.discard(found["frameId"])
+                self.wrote_history = True
             case "Page.javascriptDialogOpening" if found["type"] == "beforeunload":
                 self.tell("Page.handleJavaScriptDialog", accept=True)
             case "Page.javascriptDialogOpening":
@@ -229,18 +248,21 @@ class Tab:
         if response is None:
             self.tell("Fetch.failRequest", requestId=id, errorReason="BlockedByClient")
         else:
-            self._fulfil(id, response, paused["resourceType"] == "Document")
+            if paused["resourceType"] == "Document":
+                now, seed = self.session.next_document()
+                if paused["frameId"] == self.target:
+                    self.born = (now, self.session.chance[1])
+                # A script that says so comes too late: the browser holds it back while it loads.
+                timing = {"Server-Timing": f'{KEY};desc="{now} {seed}"'}
+                response = replace(response, headers={**response.headers, **timing})
+            self._fulfil(id, response)
 
-    def _fulfil(self, id: str, response: Response, document: bool) -> None:
-        headers = _headers(response)
-        if document:  # too late for a script that says so: the browser holds it back while it loads
-            now, seed = self.session.next_document()
-            headers.append({"name": "Server-Timing", "value": f'{KEY};desc="{now} {seed}"'})
+    def _fulfil(self, id: str, response: Response) -> None:
         self.tell(
             "Fetch.fulfillRequest",
             requestId=id,
             responseCode=response.status,
-            responseHeaders=headers,
+            responseHeaders=_headers(response),
             body=base64.b64encode(response.body).decode(),
         )
 

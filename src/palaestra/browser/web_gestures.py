@@ -331,12 +331,12 @@ class _Hand:
         self.tab.settle(LOAD)
 
     def _history(self, kind: str) -> None:
-        history = self.tab.call("Page.getNavigationHistory")
-        index = history["currentIndex"] + (1 if kind == "forward" else -1)
-        if not 0 <= index < len(history["entries"]):
+        addresses, index = self.tab.history()
+        index += 1 if kind == "forward" else -1
+        if not 0 <= index < len(addresses):
             where = "after" if kind == "forward" else "before"
             raise InputError(f"There is no page {where} this one.")
-        self.tab.return_to(history["entries"][index]["id"])
+        self.tab.return_to(self.tab.entry(index))
 
     def _change_tab(self, text: str) -> None:
         session = self.session

@@ -78,8 +78,9 @@ class WebSession:
         self.now = BEGIN
         self.watch = "null"
         self.watched_value: Any = None  # its value when the page came to rest; None at a dialog
-        self._seed, self._documents = 0, 0
-        self._ids: dict[int, str] = {}
+        self.chance = (0, 0)  # the seed, and how many documents were loaded
+        self.ids: dict[int, str] = {}  # of elements, by the browser's number of their node
+        self.named = 0  # how many elements have had an id
         self._nodes: dict[str, int] = {}
         self._elements: tuple[Element, ...] | None = None
         self._failed = False
@@ -117,11 +118,12 @@ class WebSession:
             self._clear(hosts | {*self.sites})
             self.sites, self.files, self.refused = sites, dict(files or {}), []
             self.watch, self._held = watch, None
-            self.now, self._seed, self._documents = BEGIN, seed, 0
+            self.now, self.chance = BEGIN, (seed, 0)
             moved = self.pointer is not None
             self.clipboard, self.pointer, self.current = "", None, 0
-            self._ids, self._nodes = {}, {}
+            self.ids, self.named, self._nodes = {}, 0, {}
             tab = self.tabs[0]
+            tab.wrote_history = False
             if moved:  # else the next page would find it hovered
                 input_events.leave(tab)
             tab.navigate(address)
@@ -165,14 +167,14 @@ class WebSession:
             if held is None or not held.is_there(self.tabs) or held.begun >= BEGUN:
                 return False
             held.begun += 1
-            self._seed, self._documents, self.refused = seed, 1, []
+            self.chance, self.refused = (seed, 1), []
             if self.pointer is not None:
                 input_events.leave(tab)
-            now = tab.evaluate(_AGAIN % self._chance())
+            now = tab.evaluate(_AGAIN % self._document_seed())
             if now is None:
                 return False
             self.now, self.clipboard, self.pointer = now, "", None
-            self._ids, self._nodes = {}, {}
+            self.ids, self.named, self._nodes = {}, 0, {}
             self.changed()
             return True
 
@@ -213,12 +215,12 @@ class WebSession:
 
     def next_document(self) -> tuple[float, int]:
         """Return the time and the seed of the next document that is loaded."""
-        self._documents += 1
-        return self.now, self._chance()
+        self.chance = (self.chance[0], self.chance[1] + 1)
+        return self.now, self._document_seed()
 
-    def _chance(self) -> int:
+    def _document_seed(self) -> int:
         """Return the seed of the document that was loaded last, 32 bits with a sign."""
-        digest = hashlib.blake2b(f"{self._seed} {self._documents}".encode(), digest_size=4)
+        digest = hashlib.blake2b("{} {}".format(*self.chance).encode(), digest_size=4)
         return int.from_bytes(digest.digest(), "big", signed=True)
 
     # ── tabs ─────────────────────────────────────────────────────────────────
@@ -281,7 +283,10 @@ class WebSession:
         return tuple(found)
 
     def _id_of(self, node: int) -> str:
-        return self._ids.setdefault(node, str(len(self._ids) + 1))
+        if node not in self.ids:
+            self.named += 1
+            self.ids[node] = str(self.named)
+        return self.ids[node]
 
     def _dialog_elements(self, kind: str, message: str, value: str) -> tuple[Element, ...]:
         around, text, ok, cancel = DIALOG
