@@ -13,8 +13,14 @@ def mostly_slow(values: Iterable[Any], *fast: Any) -> list[Any]:
     every = list(values)
     assert not (other := [value for value in fast if value not in every]), f"not there: {other}"
     return [
-        value if value in fast else pytest.param(value, marks=pytest.mark.slow) for value in every
+        value if value in fast else pytest.param(*_arguments(value), marks=pytest.mark.slow)
+        for value in every
     ]
+
+
+def _arguments(value: Any) -> tuple[Any, ...]:
+    """Return the arguments of a test: the parts of a tuple, or the value alone."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def without(fast: Iterable[Any], slow: str) -> list[Any]:

@@ -315,16 +315,20 @@ REFUSED = [
     for name in ("reset", "none", "text", "nan", "info", "surrogate", "huge", "signals")
 ]
 CRASHED = [(f"Crashing/{name}", "crash") for name in ("making", "reset", "step")]
-HUNG = [
-    pytest.param("Hanging/making", "hang", marks=pytest.mark.slow),
-    pytest.param("Hanging/reset", "hang", marks=pytest.mark.slow),
-    ("Hanging/step", "hang"),
-]
+HUNG = [(f"Hanging/{name}", "hang") for name in ("making", "reset", "step")]
 MIXED = ["Crashing/step", "Hanging/reset", "Intruding/json", "Crashing/close", "Crashing/oracle"]
 INTRUDED = [(f"Intruding/{name}", "rubbish") for name in faulty.Intruding.GARBAGE]
+ALONE = mostly_slow(
+    RAISED + REFUSED + CRASHED + HUNG + INTRUDED,
+    *RAISED,
+    ("Rubbish/nan", "rubbish"),
+    ("Crashing/step", "crash"),
+    ("Hanging/step", "hang"),
+    ("Intruding/json", "rubbish"),
+)
 
 
-@pytest.mark.parametrize(("name", "kind"), RAISED + REFUSED + CRASHED + HUNG + INTRUDED)
+@pytest.mark.parametrize(("name", "kind"), ALONE)
 def test_an_error_has_its_kind_and_the_pool_continues(name: str, kind: str) -> None:
     async def use(pool: WorkerPool) -> tuple[EnvironmentFault, list[Any], int]:
         async def broken() -> None:

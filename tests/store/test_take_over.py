@@ -18,6 +18,7 @@ from palaestra.store import take_over
 from palaestra.store.database import Database
 from palaestra.store.liveness import worker
 from palaestra.store.run_folder import RunFolder
+from tests.chosen import mostly_slow
 from tests.store import samples
 
 WRITER = """
@@ -63,7 +64,7 @@ def test_a_frozen_writer_is_named_with_what_helps(tmp_path: Path) -> None:
     process.wait()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", mostly_slow(range(4), 0))
 def test_a_frozen_writer_that_thaws_is_refused_and_nothing_is_lost(
     tmp_path: Path, seed: int
 ) -> None:

@@ -193,4 +193,3 @@ def _cookie(found: Mapping[str, Any]) -> dict[str, Any]:
     names = ("name", "value", "domain", "path", "secure", "httpOnly", "sameSite")
     kept = {name: found[name] for name in names if name in found}
     return kept if found["session"] else kept | {"expires": found["expires"]}
-

@@ -211,9 +211,7 @@ class _Hand:
         try:
             found = self._found(node, scroll or element.box is None)
             if found is None:
-                raise InputError(
-                    f"{described(element)} takes no room on the page; choose another."
-                )
+                raise InputError(f"{described(element)} takes no room on the page; choose another.")
             if found["over"]:
                 what = (
                     "nothing of it can be seen"

@@ -38,7 +38,8 @@ _HOLD = f"""(() => {{
 
 _AGAIN = f"""(() => {{
   const clock = window[Symbol.for({KEY!r})];
-  const first = document.body.insertBefore(document.createElement("input"), document.body.firstChild);
+  const first = document.createElement("input");
+  document.body.prepend(first);
   first.focus({{ preventScroll: true }});
   first.remove(); // from where it was, the key Tab goes on
   getSelection().removeAllRanges();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,23 +11,23 @@ from typing import Any
 import pytest
 
 import palaestra as pa
-from palaestra.browser.installation import browser_program
 from palaestra.core.environment import Action, Capability
-from palaestra.core.errors import InputError, MissingSystemPart
+from palaestra.core.errors import InputError
 from palaestra.core.task import Split, Task
 from palaestra.environments.conformance.checking import check_clause
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.registry import tasks
+from tests.browser.needed import browser_missing
 
 if find_spec("miniwob") is None:
     pytest.skip("needs requirements/miniwob.txt", allow_module_level=True)
-try:
-    browser_program()
-except MissingSystemPart as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+if why := browser_missing():
+    pytest.skip(why, allow_module_level=True)
 
+from palaestra.environments.families.miniwob import pages
 from palaestra.environments.families.miniwob.environment import MiniWob
+from palaestra.environments.families.miniwob.pages import MIXTURES, names, of_task
 from palaestra.environments.families.miniwob.solver import SOLVERS, Page, plan
 
 
@@ -46,8 +47,8 @@ def test_the_solver_solves_its_pages(name: str) -> None:
     for split in Split:
         for index in range(10):
             world.reset(tasks(f"miniwob/{name}").task(split, index))
-            for action in world.oracle():
-                last = world.step(action)
+            while left := world.oracle():  # a new plan in each turn, as an expert's
+                last = world.step(left[0])
                 assert last.valid, last.observation.text
             assert last.success, f"{split}/{index}"
     world.close()
@@ -66,6 +67,23 @@ def test_every_page_begins_equally_and_lasts_a_minute(name: str) -> None:
     assert not last.success or name in ("hover-shape", "chase-circle")
     world.close()
     other.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(filter(pages.can_begin_again, pages.names())))
+def test_a_used_page_begins_as_one_that_was_loaded(name: str) -> None:
+    used, fresh = MiniWob(name), MiniWob(name)
+    for index in range(4):
+        task, rng = tasks(f"miniwob/{name}").task(Split.VALIDATION, index), random.Random(index)
+        fresh.close()
+        assert used.reset(task) == fresh.reset(task)
+        assert used.picture() == fresh.picture()
+        for _ in range(3):
+            action = fresh.sample_action(rng)
+            assert used.step(action) == fresh.step(action)
+            assert used.elements() == fresh.elements()
+    used.close()
+    fresh.close()
 
 
 def begun(name: str, index: int = 0) -> MiniWob:
@@ -102,9 +120,24 @@ def test_a_gesture_of_a_larger_web_is_refused_in_words() -> None:
 def test_capabilities_are_known_before_a_browser_runs() -> None:
     assert Capability.ORACLE in MiniWob.spec_of("click-button").capabilities
     assert Capability.ORACLE not in MiniWob.spec_of("tic-tac-toe").capabilities
-    assert len(MiniWob.names()) == 130
+    assert Capability.ORACLE in MiniWob.spec_of("basic").capabilities
+    assert set(MiniWob.names()) - set(MIXTURES) == set(names()) and len(names()) == 130
     with pytest.raises(InputError, match="take no parameters"):
         MiniWob("click-test").reset(Task("x", "miniwob/click-test", 1, parameters={"a": 1}))
+
+
+def test_a_mixture_has_all_its_pages_each_solved_by_the_expert() -> None:
+    assert not set(MIXTURES["basic"]) & set(MIXTURES["basic-challenge"])
+    world = MiniWob("basic")
+    for index in range(4):
+        world.reset(tasks("miniwob/basic").task(Split.TEST, index))
+        for action in world.oracle():
+            last = world.step(action)
+        assert last.success
+    world.close()
+    for name, known in MIXTURES.items():
+        seen = {of_task(name, tasks(f"miniwob/{name}").task(Split.TEST, i).seed) for i in range(99)}
+        assert seen == set(known) <= set(SOLVERS)
 
 
 def test_the_solver_has_no_plan_for_what_it_does_not_understand() -> None:

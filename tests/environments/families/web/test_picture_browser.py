@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from palaestra.browser.installation import PROGRAMS
 from palaestra.core.environment import Action, Environment
 from palaestra.core.message import Image
 from palaestra.core.rare_capabilities import elements_of, picture_of
@@ -17,11 +15,11 @@ from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.web.environment import Web
+from tests.browser.needed import browser_missing
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not any(map(shutil.which, PROGRAMS)), reason="there is no Chromium here"),
-]
+pytestmark = pytest.mark.slow
+if why := browser_missing():
+    pytest.skip(why, allow_module_level=True)
 
 
 def words(observation: str) -> list[str]:

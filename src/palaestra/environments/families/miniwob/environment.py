@@ -51,7 +51,7 @@ class MiniWob(
     capabilities={"elements", "picture", "state_key", "snapshot"},
     typical_turns=10,
 ):
-    """One page of MiniWoB++."""
+    """One page of MiniWoB++, or a mixture of pages, one in each task."""
 
     package = pages.VERSION
 
@@ -59,18 +59,18 @@ class MiniWob(
         super().__init__(name)
         browser_program()  # raises before anything starts
         self._session: WebSession | None = None
-        self._goal = self._said = ""
+        self._page = self._goal = self._said = ""
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
         spec = super().spec_of(name)
-        if name not in SOLVERS:
+        if name not in SOLVERS and name not in pages.MIXTURES:
             return spec
         return replace(spec, capabilities=spec.capabilities | {Capability.ORACLE})
 
     @classmethod
     def names(cls) -> list[str]:
-        return list(pages.names())
+        return [*pages.names(), *pages.MIXTURES]
 
     @property
     def instructions(self) -> str:
@@ -83,10 +83,13 @@ class MiniWob(
         if self._session is None:
             self._session = new_session(pages.SIZE)
         session = self._session
-        if not (pages.can_begin_again(self.spec.name) and session.again(task.seed)):
-            sites, address = {pages.HOST: pages.site()}, pages.address(self.spec.name)
+        page, before = pages.of_task(self.spec.name, task.seed), self._page
+        again = page == before and pages.can_begin_again(page) and session.again(task.seed)
+        if not again:
+            sites, address = {pages.HOST: pages.site()}, pages.address(page)
             session.begin(sites, address, task.seed, watch=pages.STATE)
             session.hold()
+        self._page = page
         self._goal = str(session.run(pages.begin(task.seed)))
         self._said = self._goal
         return Observation(f"{self._goal}\n{tree(session.elements())}")
@@ -149,7 +152,7 @@ class MiniWob(
         session = self._here()
         if self._over:
             return []
-        found = plan(self.spec.name, Page(self._goal, session.elements()))
+        found = plan(self._page, Page(self._goal, session.elements()))
         return [Action(write_line(gesture)) for gesture in found]
 
     def sample_action(self, rng: random.Random) -> Action:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -23,6 +24,45 @@ def folder() -> Path:
     return Path(found.submodule_search_locations[0], "html")
 
 
+BASIC = (
+    "choose-list",
+    "click-button",
+    "click-checkboxes",
+    "click-dialog-2",
+    "click-link",
+    "click-option",
+    "click-tab",
+    "click-widget",
+    "enter-password",
+    "enter-text",
+    "focus-text-2",
+    "login-user",
+)
+CHALLENGE = (
+    "click-button-sequence",
+    "click-checkboxes-large",
+    "click-checkboxes-transfer",
+    "click-collapsible",
+    "click-dialog",
+    "click-test-2",
+    "enter-text-2",
+    "enter-text-dynamic",
+    "focus-text",
+    "simple-arithmetic",
+    "unicode-test",
+)
+SMALL = (
+    "click-button-sequence",
+    "click-collapsible",
+    "click-dialog-2",
+    "click-tab",
+    "click-widget",
+    "focus-text-2",
+)
+MIXTURES = {"basic": BASIC, "basic-challenge": CHALLENGE, "small": SMALL}
+"""Several pages in one environment; no page of the challenge is among the basic ones. The goals of the
+small ones have few words, which a model from scratch can learn."""
+
 FOLDER = folder()
 VERSION = version(PACKAGE)
 MEASURED = "1.1.0"  # the version whose pages were tried, see `can_begin_again`
@@ -40,41 +80,48 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (FOLDER / "miniwob").glob("*.html")))
 
 
+def of_task(name: str, seed: int) -> str:
+    """Return the page of a task: that of the name, or one of the mixture, drawn by the seed."""
+    return random.Random(seed).choice(MIXTURES[name]) if name in MIXTURES else name
+
+
 def address(name: str) -> str:
     """Return the address of a page."""
     return f"http://{HOST}/miniwob/{name}.html"
 
 
-_LOADED = frozenset((
-    "book-flight",
-    "book-flight-nodelay",
-    "chase-circle",
-    "choose-date",
-    "choose-date-easy",
-    "choose-date-medium",
-    "click-pie",
-    "click-pie-nodelay",
-    "click-tab",
-    "click-tab-2",
-    "click-tab-2-easy",
-    "click-tab-2-hard",
-    "click-tab-2-medium",
-    "drag-shapes-2",
-    "form-sequence-3",
-    "moving-items",
-    "scroll-text",
-    "scroll-text-2",
-    "search-engine",
-    "simon-says",
-    "stock-market",
-    "use-autocomplete",
-    "use-autocomplete-nodelay",
-    "use-colorwheel",
-    "use-colorwheel-2",
-    "use-spinner",
-))
-"""Pages that do not begin again as when they are loaded: their trees or pictures differed in one of
-eight tasks, each after another one with random gestures or the reference's (version 1.1.0)."""
+_LOADED = frozenset(
+    (
+        "book-flight",
+        "book-flight-nodelay",
+        "chase-circle",
+        "choose-date",
+        "choose-date-easy",
+        "choose-date-medium",
+        "click-pie",
+        "click-pie-nodelay",
+        "click-tab",
+        "click-tab-2",
+        "click-tab-2-easy",
+        "click-tab-2-hard",
+        "click-tab-2-medium",
+        "drag-shapes-2",
+        "form-sequence-3",
+        "moving-items",
+        "scroll-text",
+        "scroll-text-2",
+        "search-engine",
+        "simon-says",
+        "stock-market",
+        "use-autocomplete",
+        "use-autocomplete-nodelay",
+        "use-colorwheel",
+        "use-colorwheel-2",
+        "use-spinner",
+    )
+)
+"""Pages that do not begin again as when they are loaded: in one of eight tasks, each after another
+one with random gestures or the reference's, their trees or their pictures differed."""
 
 
 def can_begin_again(name: str) -> bool:
@@ -84,6 +131,8 @@ def can_begin_again(name: str) -> bool:
 
 def begin(seed: int) -> str:
     """Return the program that begins a task: what the page's START does, with a seed.
+
+    In a document that begins again, plain global variables get the values that they had at first.
 
     What the page shows of rewards and time is for people who play; it is hidden. Pictures that a
     style shows only under the pointer are loaded before: until they have come, what they are on has
@@ -96,7 +145,7 @@ def begin(seed: int) -> str:
           .map((found) => new URL(found[1], sheet.href || location.href).href)));
       core.loaded = [...new Set(under)].map((from) => Object.assign(new Image(), {{ src: from }}));
       await Promise.allSettled(core.loaded.map((picture) => picture.decode()));
-      const plain = (value) => value === null || typeof value !== "object" && typeof value !== "function";
+      const plain = (value) => !["object", "function"].includes(typeof value) || value === null;
       core.first ??= Object.entries(window).filter(([, value]) => plain(value));
       for (const [name, value] of core.first) if (window[name] !== value) window[name] = value;
       for (const name of ["countdownTimer", "clearTimer", "updateDisplay", "reloadDisplay"])

@@ -10,6 +10,8 @@ from palaestra.core.element import Element
 from palaestra.core.element_text import TEXT
 from palaestra.core.gesture import Gesture, Id
 
+MASK = "•"  # stands for each character of a password
+
 
 class Unsolved(Exception):
     """The present page offers no solution that this solver knows."""
@@ -83,7 +85,7 @@ def _click(element: Element) -> Gesture:
 
 
 def _fill(element: Element, text: str) -> Plan:
-    if element.value == text:
+    if element.value in (text, MASK * len(text)):
         return []
     return [Gesture("type", Id(element.id), text=text, clear=True)]
 
@@ -115,7 +117,9 @@ def _button_one(page: Page) -> Plan:
 
 
 def _both_buttons(page: Page) -> Plan:
-    return [_click(page.one("button", "ONE")), _click(page.one("button", "TWO"))]
+    first = page.one("button", "ONE")
+    pressed = "focused" in first.states
+    return [*([] if pressed else [_click(first)]), _click(page.one("button", "TWO"))]
 
 
 def _link(page: Page) -> Plan:
@@ -143,7 +147,8 @@ def _radio(page: Page) -> Plan:
     found = re.fullmatch(r"Select (.*) and click Submit\.?", page.goal)
     if found is None:
         raise Unsolved
-    return [_click(page.one("radio", found[1])), _submit(page)]
+    button = page.one("radio", found[1])
+    return [*([] if "checked" in button.states else [_click(button)]), _submit(page)]
 
 
 def _tab(page: Page) -> Plan:
