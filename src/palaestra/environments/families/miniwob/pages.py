@@ -60,8 +60,8 @@ SMALL = (
     "focus-text-2",
 )
 MIXTURES = {"basic": BASIC, "basic-challenge": CHALLENGE, "small": SMALL}
-"""Several pages in one environment; no page of the challenge is among the basic ones. The goals of the
-small ones have few words, which a model from scratch can learn."""
+"""Several pages in one environment; no page of the challenge is among the basic ones. The goals of
+the small ones have few words, which a model from scratch can learn."""
 
 FOLDER = folder()
 VERSION = version(PACKAGE)
