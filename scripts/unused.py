@@ -22,6 +22,7 @@ ALLOWED = {
     "read by other packages, which call or look these up by name": """
         allow_bf16_reduced_precision_reduction attention_mask _control_tokens capture_signals
         convert_tokens_to_ids cwd
+        action_set make_model max_prompt_tokens model_name
         decoder do_GET encode_special_tokens format_message get_template_vars handle_data
         handle_endtag handle_starttag ignore_merges
         is_connected log_message max_steps normalizer on_files on_page_markdown

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from palaestra.api.results import Results
     from palaestra.api.reward_term import reward_term
     from palaestra.api.runs import Run, atrain, train
+    from palaestra.api.to_browsergym import to_browsergym
     from palaestra.api.to_pettingzoo import to_pettingzoo
     from palaestra.core.agent import Agent
     from palaestra.core.environment import Action, Environment, Observation, Transition
@@ -40,6 +41,7 @@ _NAMES = {
     "palaestra.api.results": ("Results",),
     "palaestra.api.reward_term": ("reward_term",),
     "palaestra.api.runs": ("Run", "atrain", "train"),
+    "palaestra.api.to_browsergym": ("to_browsergym",),
     "palaestra.api.to_pettingzoo": ("to_pettingzoo",),
     "palaestra.core.agent": ("Agent",),
     "palaestra.core.environment": ("Action", "Environment", "Observation", "Transition"),
@@ -84,6 +86,7 @@ __all__ = [
     "load",
     "reward_term",
     "system",
+    "to_browsergym",
     "to_pettingzoo",
     "tool",
     "train",

@@ -78,7 +78,7 @@ def read(tab: Tab, id_of: Callable[[int], str]) -> tuple[list[Element], dict[str
             continue  # a node with two entries: a list item and its marker
         nodes[id] = number
         known = parent if parent is None else id_of(parent)
-        elements.append(_element(node, id, boxes.get(number), known, number in clickable))
+        elements.append(element_of_node(node, id, boxes.get(number), known, number in clickable))
     return elements, nodes
 
 
@@ -121,10 +121,13 @@ def _words(tree: Mapping[str, Parameters], node: Parameters) -> str:
     return " ".join(" ".join(found).split())[:LONG]
 
 
-def _element(
+def element_of_node(
     node: Parameters, id: str, box: Box | None, parent: str | None, clickable: bool
 ) -> Element:
-    """Return the element; what listens to clicks, but has no role that says so, is `clickable`."""
+    """Return the element of a node of Chromium's accessibility tree.
+
+    What listens to clicks, but has no role that says so, has the state `clickable`.
+    """
     properties = {one["name"]: one["value"].get("value") for one in node.get("properties", ())}
     states = [name for name in _FLAGS if properties.get(name) is True]
     for name in _VALUED:

@@ -38,6 +38,7 @@ class Response:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     lasting: bool = False  # the browser may keep it: the same for every task
+    cookies: tuple[str, ...] = ()  # a `Set-Cookie` header each; the browser keeps and sends them
 
 
 Site = Callable[[Request], Response]

@@ -285,4 +285,5 @@ def _source() -> str:
 def _headers(response: Response) -> list[dict[str, str]]:
     found = {"Content-Type": response.type, **response.headers}
     found["Cache-Control"] = "max-age=31536000, immutable" if response.lasting else "no-store"
-    return [{"name": name, "value": value} for name, value in found.items()]
+    pairs = [*found.items(), *(("Set-Cookie", cookie) for cookie in response.cookies)]
+    return [{"name": name, "value": value} for name, value in pairs]

@@ -96,6 +96,7 @@ class WebSession:
         seed: int,
         files: Mapping[str, bytes] | None = None,
         watch: str = "null",
+        cookies: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """Forget all that was and open an address in one tab.
 
@@ -106,6 +107,7 @@ class WebSession:
             files: that may be uploaded, by name.
             watch: an expression that throws no errors; `watched_value` is its value whenever the
                 page has come to rest.
+            cookies: that the browser sends from the start, by host and name; no script reads them.
 
         Raises:
             EnvironmentFault: the browser crashed or does not answer.
@@ -117,6 +119,7 @@ class WebSession:
             if not self.tabs:
                 self.open_tab()
             self._clear(hosts | {*self.sites})
+            self._set_cookies(cookies or {})
             self.sites, self.files, self.refused = sites, dict(files or {}), []
             self.watch, self._held = watch, None
             self.now, self.chance = BEGIN, (seed, 0)
@@ -178,6 +181,17 @@ class WebSession:
             self.ids, self.named, self._nodes = {}, 0, {}
             self.changed()
             return True
+
+    def _set_cookies(self, cookies: Mapping[str, Mapping[str, str]]) -> None:
+        found = [
+            {"name": name, "value": value, "url": f"http://{host}/", "httpOnly": True}
+            for host, held in cookies.items()
+            for name, value in held.items()
+        ]
+        if found:
+            self.browser.connection.call(
+                "Storage.setCookies", cookies=found, browserContextId=self.context
+            )
 
     def close(self) -> None:
         """Give the session back to the browser; harmless if it crashed."""

@@ -95,6 +95,14 @@ FAMILIES: dict[str, Family] = {
         "robot arms that bring boxes to their goals: one planner, or a player per robot",
         "Apache-2.0",
     ),
+    "browsergym": Family(
+        "palaestra.environments.families.browsergym.environment:BrowserGym",
+        "browsergym",
+        "browsergym-core (de Chezelles et al. 2024)",
+        "any task of BrowserGym, in its own browser",
+        "Apache-2.0",
+        ALONE.format("browsergym"),
+    ),
     "cases": Family(
         "palaestra.environments.families.cases.environment:Cases",
         "",
@@ -170,8 +178,8 @@ FAMILIES: dict[str, Family] = {
     "miniwob": Family(
         "palaestra.environments.families.miniwob.environment:MiniWob",
         "miniwob",
-        "miniwob (Shi et al. 2017, Liu et al. 2018)",
-        "130 small web pages, each with a task, in a real browser",
+        "miniwob (Shi et al. 2017, Liu et al. 2018); after CompWoB (Furuta et al. 2023)",
+        "130 small web pages, each with a task, and compositions of them, in a real browser",
         "MIT",
         ALONE.format("miniwob"),
     ),
@@ -219,6 +227,13 @@ FAMILIES: dict[str, Family] = {
         "delayed credit, memory and exploration, each by itself",
         "Apache-2.0",
     ),
+    "proactive": Family(
+        "palaestra.environments.families.proactive.environment:Proactive",
+        "",
+        "after Proactive Agent (Lu et al. 2024)",
+        "a stream of a person's activity, in which an agent offers help or stays silent",
+        "Apache-2.0",
+    ),
     "procedures": Family(
         "palaestra.environments.families.synthesised.procedure_tasks:Procedures",
         "",
@@ -260,6 +275,13 @@ FAMILIES: dict[str, Family] = {
         "scienceworld (Wang et al. 2022)",
         "experiments of a science class, in words",
         "Apache-2.0",
+    ),
+    "sites": Family(
+        "palaestra.environments.families.real_sites.environment:Sites",
+        "",
+        "after WebArena (Zhou et al. 2024) and WorkArena (Drouin et al. 2024)",
+        "a shop, a forum and a paper: real applications in a real browser, judged by their rows",
+        "Apache-2.0; django-oscar BSD-3-Clause, django-machina BSD-3-Clause, wagtail BSD-3-Clause",
     ),
     "stage": Family(
         "palaestra.environments.families.stage.environment:Scene",

@@ -51,7 +51,7 @@ PARAMETERS = {
     "click": "bid button modifiers",
     "dblclick": "bid button modifiers",
     "hover": "bid",
-    "fill": "bid value",
+    "fill": "bid value enable_autocomplete_menu",
     "clear": "bid",
     "press": "bid key_comb",
     "select_option": "bid options",
@@ -102,6 +102,7 @@ def _read(name: str, given: Arguments) -> Gesture:
         case "hover":
             return Gesture("hover", _bid(given))
         case "fill":
+            given.only("enable_autocomplete_menu", False)
             return Gesture("type", _bid(given), text=given.string("value"), clear=True)
         case "clear":
             return Gesture("type", _bid(given), clear=True)

@@ -14,6 +14,7 @@ from palaestra.core.gesture import Gesture, Id, Mark, Point, Target, Words
 from palaestra.core.gestures.gesture_line import write_target
 
 _ARTICLES = frozenset(("the", "a", "an"))
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 _ROLES: dict[str, tuple[str, ...]] = {
     "button": ("button",),
     "checkbox": ("checkbox",),
@@ -116,24 +117,38 @@ def with_points(
 def _worded(text: str, elements: Sequence[Element]) -> Element:
     """Return the element that words describe.
 
-    By their exact name; else by name and role ("the Buy button"); else the best match of the words
-    that name no role (BM25), among elements of the role that the others name. Elements to act on
-    go before all others.
+    By their exact name; else by name and role ("the Buy button"), of several by their order, too
+    ("the second Buy button"); else the best match of the words that name no role (BM25), among
+    elements of the role that the others name. Elements to act on go before all others.
     """
     asked = words(text)
     acted_on = [element for element in elements if is_interactive(element)]
-    for among in (acted_on, elements):
-        if found := [element for element in among if words(element.name) == asked]:
-            return _only(text, found)
+    if found := _called(asked, acted_on, elements):
+        return _only(text, found)
     plain = [word for word in asked if word not in _ARTICLES]
-    for among in (acted_on, elements):
-        if found := [element for element in among if _is_called(element, plain)]:
-            return _only(text, found)
+    if plain and plain[0] in _ORDINALS:
+        place = _ORDINALS.index(plain[0])
+        if place < len(found := _called(plain[1:], acted_on, elements)):
+            return found[place]
     for among in (acted_on, elements):
         if found := _best(plain, among):
             return _only(text, found)
     there = f"there are {named(acted_on)}" if acted_on else "nothing there can be acted on"
     raise InputError(f"No element fits {text!r}: {there}.")
+
+
+def _called(
+    asked: Sequence[str], acted_on: Sequence[Element], elements: Sequence[Element]
+) -> list[Element]:
+    """Return the elements with a name, or else with a name and a role."""
+    for among in (acted_on, elements):
+        if found := [element for element in among if words(element.name) == [*asked]]:
+            return found
+    plain = [word for word in asked if word not in _ARTICLES]
+    for among in (acted_on, elements):
+        if found := [element for element in among if _is_called(element, plain)]:
+            return found
+    return []
 
 
 def _is_called(element: Element, plain: Sequence[str]) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from palaestra.core.element import Element
 from palaestra.core.element_text import marked
 from palaestra.core.environment import (
     Action,
@@ -17,7 +18,7 @@ from palaestra.core.environment import (
     Transition,
 )
 from palaestra.core.errors import InputError
-from palaestra.core.gesture import Gesture, Mark, Target
+from palaestra.core.gesture import Gesture, Id, Mark, Target
 from palaestra.core.gestures.dialects import dialect, read_single
 from palaestra.core.gestures.gesture_line import read_line, write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
@@ -64,7 +65,7 @@ class InDialect(Wrapper):
         return super().step(replace(action, text=write_line(gesture), call=None))
 
     def oracle(self) -> Sequence[Action]:
-        """Return the inner plan; of an action that needs a point, only the first one has it."""
+        """Return the inner plan; only the first action has other targets than in that plan."""
         plan = [gesture_in(action) for action in self.inner.oracle()]
         return [self._said(gesture, now=number == 0) for number, gesture in enumerate(plan)]
 
@@ -95,21 +96,31 @@ class InDialect(Wrapper):
         with suppress(InputError):
             return Action(self._dialect.write(gesture))
         if now and (gesture.target is not None or gesture.to is not None):
-            for same in self._by_marks_and_points(gesture):
+            for same in self._alternatives(gesture):
                 with suppress(InputError):
                     return Action(self._dialect.write(same))
         return Action(write_line(gesture))
 
-    def _by_marks_and_points(self, gesture: Gesture) -> list[Gesture]:
-        """Return a gesture with other targets for the same elements of the present page."""
-        elements, found = elements_of(self.inner), []
+    def _alternatives(self, gesture: Gesture) -> list[Gesture]:
+        """Return gestures that do the same on the present page, with other targets."""
+        elements = elements_of(self.inner)
         numbers = {element.id: number for number, element in enumerate(marked(elements), 1)}
 
-        def mark(target: Target | None) -> Target | None:
-            return None if target is None else Mark(numbers[element_of(target, elements).id])
+        def with_targets(target_of: Callable[[Element], Target]) -> Gesture:
+            start, end = (
+                None if target is None else target_of(element_of(target, elements))
+                for target in (gesture.target, gesture.to)
+            )
+            return replace(gesture, target=start, to=end)
 
+        found: list[Gesture] = []
+        with suppress(InputError):
+            found.append(with_targets(lambda element: Id(element.id)))
+            target = found[0].target
+            if gesture.kind == "type" and target and not element_of(target, elements).value:
+                found.append(replace(found[0], clear=True))  # the field is empty anyway
         with suppress(InputError, KeyError):
-            found.append(replace(gesture, target=mark(gesture.target), to=mark(gesture.to)))
+            found.append(with_targets(lambda element: Mark(numbers[element.id])))
         if Capability.PICTURE in self.inner.spec.capabilities:
             size = size_of(picture_of(self.inner))
             with suppress(InputError):

@@ -17,6 +17,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.task import Split
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
+from palaestra.environments.families.apps.compiler.blueprint import columns
 from palaestra.environments.families.apps.composing.api_graph import ApiGraph, Edge
 from palaestra.environments.families.apps.composing.branch import holds
 from palaestra.environments.families.apps.composing.composition import Composition
@@ -225,7 +226,7 @@ def test_numbers_are_mentioned_however_they_are_written(cents: int) -> None:
     for text in (f"{amount:.2f}", f"{amount:,.2f}", written(amount), f"{amount + 1:.2f}"):
         with closing(world.fork()) as fork:
             fork.state.insert("mail.message", row | {"body": f"It is {text}, I think."})
-            found = Judge(suite.blueprints).wanted(
+            found = Judge(columns(suite.blueprints)).wanted(
                 fork.state.changes(),
                 run(iter(()), fork, 1),
                 [written(amount)],  # type: ignore[arg-type]

@@ -148,10 +148,22 @@ class Schedule:
             ):
                 one.due = now + wait
 
+    def cancel(self, name: str) -> None:
+        """Keep the event of that name from happening again."""
+        one = self.of(name)
+        one.due, one.times = None, one.times + 1
+
+    def of(self, name: str) -> Progress:
+        """Return how far the event of that name is."""
+        return self.progress[[event.name for event in self.events].index(name)]
+
     def seconds_of(self, name: str) -> tuple[int, ...]:
         """Return the seconds in which the event of that name happened."""
-        number = [event.name for event in self.events].index(name)
-        return self.progress[number].seconds
+        return self.of(name).seconds
+
+    def next_second(self) -> int | None:
+        """Return the second in which something happens next that has a time; None: nothing has."""
+        return min((one.due for one in self.progress if one.due is not None), default=None)
 
     def silent(self) -> list[str]:
         """Return the names of the events that have not happened."""

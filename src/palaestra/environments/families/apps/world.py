@@ -90,6 +90,8 @@ class World:
         self.calls: list[Called] = []
         self.schedule, self.person = Schedule(events), person
         self.notifications: list[str] = []  # that `take_notifications` has not returned yet
+        self.witnessed: list[tuple[int, Called]] | None = None
+        """Collects the calls of events, each with the person who made it, unless None."""
         self._recent: list[tuple[int, str, int]] = []  # person, app and second of late changes
 
     def close(self) -> None:
@@ -99,6 +101,10 @@ class World:
     def now(self) -> str:
         """The world's time, to the minute."""
         return _time(self.start, self.seconds)
+
+    def time_of(self, second: int) -> str:
+        """Return the world's time in a second since the start."""
+        return _time(self.start, second)
 
     def call(self, api: str, arguments: Mapping[str, Any], person: int = 0) -> Reply:
         """Call an API.
@@ -165,7 +171,7 @@ class World:
         other.state, other.calls = self.state.fork(), list(self.calls)
         other._recent = list(self._recent)
         other.schedule, other.person = self.schedule.fork(), self.person
-        other.notifications = list(self.notifications)
+        other.notifications, other.witnessed = list(self.notifications), None
         return other
 
     def snapshot(self) -> bytes:
@@ -217,6 +223,9 @@ class World:
             while True:
                 api, arguments = deed.send(sent)
                 reply = self._reply(api, arguments, event.person)
+                if self.witnessed is not None:
+                    made = Called(api, arguments, reply.status, second=self.seconds)
+                    self.witnessed.append((event.person, made))
                 if not reply.ok:
                     deed.close()
                     return False

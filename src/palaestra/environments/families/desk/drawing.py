@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from palaestra.core.errors import EnvironmentFault
 from palaestra.core.task import Split
+from palaestra.environments.families.apps.compiler.blueprint import columns
 from palaestra.environments.families.apps.composing.gate import judged
 from palaestra.environments.families.apps.composing.verifier import Judge, Ran, Wanted
 from palaestra.environments.families.apps.people import Person, draw_people
@@ -95,7 +96,7 @@ def _wanted(desk: ServiceDesk, scenario: Scenario, world: World) -> Wanted:
             raise EnvironmentFault("reset", f"the reference is refused: {one.api}: {reply}")
     changes = fork.state.changes()
     fork.close()
-    return Judge(desk.suite.blueprints).wanted(changes, Ran(made, scenario.answer), ())
+    return Judge(columns(desk.suite.blueprints)).wanted(changes, Ran(made, scenario.answer), ())
 
 
 def caller_of(desk: ServiceDesk, scenario: Scenario, api: str) -> int:

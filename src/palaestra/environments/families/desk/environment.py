@@ -339,7 +339,7 @@ class Desk(
         wanted = self.drawn.wanted
         answer = (str(wanted.answer) if self._told else "") if self._over else None
         broken = self.trace.broken() if self._over else ()
-        judge = Judge(self._desk.suite.blueprints)
+        judge = Judge(self.world.state.columns)
         return judge.verdict(self.world.state.changes(), answer, [wanted], broken=broken)
 
     def _transition(self) -> Transition:

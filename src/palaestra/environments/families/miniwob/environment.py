@@ -2,15 +2,16 @@
 
 The pages are those of the package, and a task begins as on them: with a seed. Clicks and keys are
 the browser's real input events. Each gesture takes a second of the page's own time, and after a
-minute of it the task is over. The reward is the page's, without its discount for time.
+minute of it the task is over. The reward is the page's, without its discount for time. Names joined
+by "+" are compositions (`composition.py`), with a minute for each part.
 
-Source: Shi et al. 2017 (World of Bits); Liu et al. 2018 (MiniWoB++).
+Source: Shi et al. 2017 (World of Bits); Liu et al. 2018 (MiniWoB++); Furuta et al. 2023 (CompWoB).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from palaestra.browser.installation import browser_program
@@ -19,16 +20,29 @@ from palaestra.browser.web_gestures import KINDS, do
 from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
 from palaestra.core.element_text import is_interactive, tree
-from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
+from palaestra.core.environment import (
+    Action,
+    Capability,
+    Observation,
+    Spec,
+    Transition,
+    declared,
+)
 from palaestra.core.errors import InputError
 from palaestra.core.gesture import Gesture, Point
 from palaestra.core.gestures.gesture_line import write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
-from palaestra.core.rare_capabilities import Elemental, Pictured
+from palaestra.core.rare_capabilities import Elemental, Pictured, Varied
 from palaestra.core.task import Task
 from palaestra.environments.base import Replayed, hashed, refused, without_parameters
 from palaestra.environments.families.miniwob import pages
-from palaestra.environments.families.miniwob.solver import SOLVERS, Page, plan
+from palaestra.environments.families.miniwob.composition import (
+    Composition,
+    is_composition,
+    listed,
+)
+from palaestra.environments.families.miniwob.single_page import SinglePage
+from palaestra.environments.families.miniwob.solver import SOLVERS
 
 INSTRUCTIONS = """You use a web page. Do what it asks by one gesture at a time, such as:
 click [12]
@@ -38,7 +52,7 @@ press 'Enter'
 scroll down 100
 drag [3] to [9]
 The numbers are those of the page's elements; click (80, 120) clicks a point of its picture, which \
-is 160 pixels wide and 210 high. Reply with one gesture and nothing else."""
+is {} pixels wide and {} high. Reply with one gesture and nothing else."""
 NOT_HERE = ("upload", "go", "back", "forward", "tab")  # each page is the whole world
 TYPED = ("ab", "7", "Ann")
 
@@ -47,11 +61,12 @@ class MiniWob(
     Replayed,
     Pictured,
     Elemental,
+    Varied,
     id="miniwob",
     capabilities={"elements", "picture", "state_key", "snapshot"},
     typical_turns=10,
 ):
-    """One page of MiniWoB++, or a mixture of pages, one in each task."""
+    """One page of MiniWoB++, a mixture of pages (one in each task), or a composition of them."""
 
     package = pages.VERSION
 
@@ -59,40 +74,43 @@ class MiniWob(
         super().__init__(name)
         browser_program()  # raises before anything starts
         self._session: WebSession | None = None
-        self._page = self._goal = self._said = ""
+        self._page = Composition(name) if is_composition(name) else SinglePage(name)
+        self._said = ""
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec = super().spec_of(name)
-        if name not in SOLVERS and name not in pages.MIXTURES:
-            return spec
+        if is_composition(name):
+            turns = 10 * len(Composition(name).parts)
+            spec = replace(declared(cls).named(name), typical_turns=turns)
+        else:
+            spec = super().spec_of(name)
+            if name not in SOLVERS and name not in pages.MIXTURES:
+                return spec
         return replace(spec, capabilities=spec.capabilities | {Capability.ORACLE})
 
     @classmethod
     def names(cls) -> list[str]:
-        return [*pages.names(), *pages.MIXTURES]
+        """Return the pages, the mixtures and some compositions; others are made by their names."""
+        return [*pages.names(), *pages.MIXTURES, *listed()]
+
+    @classmethod
+    def factors(cls, name: str) -> Mapping[str, Sequence[str]]:
+        """Return a composition's other wording, sequence and layout, and its parts alone."""
+        return Composition(name).factors() if is_composition(name) else {}
 
     @property
     def instructions(self) -> str:
-        return INSTRUCTIONS
+        return INSTRUCTIONS.format(*self._page.size)
 
     def _begin(self, task: Task) -> Observation:
         without_parameters(task, "choose a page by its name instead")
         if self._session is not None and self._session.failed:
             self.close()
         if self._session is None:
-            self._session = new_session(pages.SIZE)
-        session = self._session
-        page, before = pages.of_task(self.spec.name, task.seed), self._page
-        again = page == before and pages.can_begin_again(page) and session.again(task.seed)
-        if not again:
-            sites, address = {pages.HOST: pages.site()}, pages.address(page)
-            session.begin(sites, address, task.seed, watch=pages.STATE)
-            session.hold()
-        self._page = page
-        self._goal = str(session.run(pages.begin(task.seed)))
-        self._said = self._goal
-        return Observation(f"{self._goal}\n{tree(session.elements())}")
+            self._session = new_session(self._page.size)
+        self._page.begin(self._session, task.seed)
+        self._said = self._page.goal
+        return Observation(f"{self._said}\n{tree(self._session.elements())}")
 
     def _act(self, action: Action) -> Transition:
         session = self._here()
@@ -144,7 +162,7 @@ class MiniWob(
         """Hash the seed, the page's time and all that it shows; time passes with each gesture."""
         session = self._here()
         shown = (session.elements(), session.pointer, session.now)
-        return hashed(self._current().seed, self._over, self._goal, shown)
+        return hashed(self._current().seed, self._over, self._page.goal, shown)
 
     def oracle(self) -> list[Action]:
         if Capability.ORACLE not in self.spec.capabilities:
@@ -152,8 +170,7 @@ class MiniWob(
         session = self._here()
         if self._over:
             return []
-        found = plan(self._page, Page(self._goal, session.elements()))
-        return [Action(write_line(gesture)) for gesture in found]
+        return [Action(write_line(gesture)) for gesture in self._page.plan(session.elements())]
 
     def sample_action(self, rng: random.Random) -> Action:
         """Sample a click on an element, now and then another gesture."""

@@ -129,10 +129,14 @@ def can_begin_again(name: str) -> bool:
     return VERSION == MEASURED and name not in _LOADED
 
 
-def begin(seed: int) -> str:
+def begin(seed: int, seconds: int) -> str:
     """Return the program that begins a task: what the page's START does, with a seed.
 
     In a document that begins again, plain global variables get the values that they had at first.
+
+    Args:
+        seed: of the page's random numbers.
+        seconds: of its time until the task is over.
 
     What the page shows of rewards and time is for people who play; it is hidden. Pictures that a
     style shows only under the pointer are loaded before: until they have come, what they are on has
@@ -150,7 +154,7 @@ def begin(seed: int) -> str:
       for (const [name, value] of core.first) if (window[name] !== value) window[name] = value;
       for (const name of ["countdownTimer", "clearTimer", "updateDisplay", "reloadDisplay"])
         core[name] = () => {{}};
-      core.EPISODE_MAX_TIME = {SECONDS * 1000};
+      core.EPISODE_MAX_TIME = {seconds * 1000};
       Math.seedrandom({str(seed)!r});
       core.startEpisodeReal();
       for (const id of ["reward-display", "click-canvas"])

@@ -85,7 +85,7 @@ class Composition:
         fork = world.fork()
         try:
             ran = run(self.steps(), fork, MAIN)
-            judge = Judge(world.suite.blueprints, fork.state.event_rows())
+            judge = Judge(world.state.columns, fork.state.event_rows())
             changes = fork.state.changes()
             wanted = judge.wanted(changes, ran, self.mentions, self.windows, self.policy)
             return ran, wanted

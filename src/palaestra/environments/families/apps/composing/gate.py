@@ -27,7 +27,7 @@ def judged(world: World, ways: list[Wanted], answer: object) -> Verdict:
     """Return the verdict on a world as it is."""
     said = None if answer is None else str(answer)
     timing = all(window.met(world) for window in ways[0].windows)
-    judge = Judge(world.suite.blueprints, world.state.event_rows())
+    judge = Judge(world.state.columns, world.state.event_rows())
     rules = broken(ways[0].policy, world.calls)
     return judge.verdict(world.state.changes(), said, ways, timing, rules)
 

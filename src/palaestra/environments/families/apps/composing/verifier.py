@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from palaestra.environments.families.apps.compiler.blueprint import Blueprint, Column, qualified
+from palaestra.environments.families.apps.compiler.blueprint import Column, qualified
 from palaestra.environments.families.apps.composing.goal import Call, Steps
 from palaestra.environments.families.apps.composing.policy import Clause
 from palaestra.environments.families.apps.composing.windows import Window
@@ -104,20 +104,20 @@ def run(steps: Steps, world: World, person: int) -> Ran:
 
 
 class Judge:
-    """Compares changes with what is wanted, by the blueprints of a world."""
+    """Compares changes with what is wanted, by what the columns of a world hold."""
 
     def __init__(
         self,
-        blueprints: Mapping[str, Blueprint],
+        columns: Mapping[str, Mapping[str, Column]],
         event_rows: Mapping[tuple[str, int], str] = MappingProxyType({}),
     ) -> None:
-        """Compare in a world with these blueprints.
+        """Compare in a world with these tables.
 
         Args:
-            blueprints: of its apps.
+            columns: of each table, as `State` and `SiteWorld` have them.
             event_rows: the rows that events made, see `State.event_rows`.
         """
-        self.blueprints, self.event_rows = blueprints, event_rows
+        self.columns, self.event_rows = columns, event_rows
 
     def canonical(self, changes: Sequence[Change]) -> list[Canonical]:
         """Return each change without what is free, in their order."""
@@ -218,8 +218,7 @@ class Judge:
         return (change.table, change.kind, id, tuple(values))
 
     def _column(self, table: str, name: str) -> Column | None:
-        app, _, entity = table.partition(".")
-        return self.blueprints[app].entities[entity].fields.get(name)
+        return self.columns[table].get(name)
 
     def _said(
         self, changes: Sequence[Change], found: Sequence[Canonical], mentions: Sequence[str]
@@ -273,7 +272,11 @@ MARKS = " .'\""  # around an answer, which say nothing
 
 
 def same_answer(given: str | None, wanted: Any) -> bool:
-    """Return whether an answer is the wanted one: as a number, or by its words in any case."""
+    """Return whether an answer is the wanted one.
+
+    A number is compared as one, a text by its words in any case, a set of texts without an order;
+    what is said in its place is separated by commas, semicolons, lines or "and".
+    """
     if wanted is None:
         return True
     if given is None:
@@ -281,4 +284,7 @@ def same_answer(given: str | None, wanted: Any) -> bool:
     if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
         numbers = re.findall(r"-?\d+(?:\.\d+)?", given.replace(",", ""))
         return len(numbers) == 1 and float(numbers[0]) == float(wanted)
+    if isinstance(wanted, frozenset):
+        parts = (part.strip(MARKS) for part in re.split(r"[,;\n]|\band\b", given))
+        return {_plain(part) for part in parts if part} == {_plain(one) for one in wanted}
     return bool(_plain(given.strip(MARKS)) == _plain(str(wanted).strip(MARKS)))

@@ -1,0 +1,1 @@
+"""Real applications as sites, and tasks whose verdicts are rows of their final state."""

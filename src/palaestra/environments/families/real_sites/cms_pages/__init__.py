@@ -1,0 +1,1 @@
+"""The kinds of pages of the content management system: an application of Django."""

@@ -1,0 +1,116 @@
+"""Search for the applications (a backend of Haystack) in the world's own rows; there is no index.
+
+Worlds are small, so each object is compared. Django names the classes in its configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from haystack import connections
+from haystack.backends import BaseEngine, BaseSearchBackend, BaseSearchQuery, SearchNode
+from haystack.constants import DJANGO_CT, DJANGO_ID
+from haystack.models import SearchResult
+
+
+class DatabaseSearchBackend(BaseSearchBackend):
+    """Finds objects that fit a query; nothing is stored, so nothing is updated."""
+
+    def update(self, index: Any, iterable: Any, commit: bool = True) -> None:
+        """Do nothing."""
+
+    def remove(self, obj_or_string: Any, commit: bool = True) -> None:
+        """Do nothing."""
+
+    def clear(self, models: Any = None, commit: bool = True) -> None:
+        """Do nothing."""
+
+    def search(self, query_string: SearchNode, **options: Any) -> dict[str, Any]:
+        """Return the results of a query and their number; facets are not counted."""
+        found = [one for one in _objects(options.get("models")) if _fits(one, query_string)]
+        for field in reversed(options.get("sort_by") or ()):
+            name = field.removeprefix("-")
+            found.sort(key=lambda one: _order(one.value(name)), reverse=field.startswith("-"))
+        first, last = options.get("start_offset") or 0, options.get("end_offset")
+        kind = options.get("result_class") or SearchResult
+        return {"results": [one.result(kind) for one in found[first:last]], "hits": len(found)}
+
+
+class _Indexed:
+    """An object and the index that says what it is found by."""
+
+    def __init__(self, index: Any, subject: Any) -> None:
+        self.index, self.subject = index, subject
+
+    def value(self, name: str) -> Any:
+        """Return a field of the index; of `content` its text."""
+        if name in ("content", "text"):
+            return self.index.fields[self.index.get_content_field()].prepare(self.subject)
+        if (own := getattr(self.index, f"prepare_{name}", None)) is not None:
+            return own(self.subject)
+        return self.index.fields[name].prepare(self.subject)
+
+    def result(self, kind: Any) -> Any:
+        fields = self.index.full_prepare(self.subject)
+        kept = {name: fields[name] for name in self.index.fields if name in fields}
+        meta = self.subject._meta
+        found = kind(meta.app_label, meta.model_name, self.subject.pk, 0, **kept)
+        found._object = self.subject
+        return found
+
+
+def _objects(models: Iterable[Any] | None) -> Iterable[_Indexed]:
+    indexed = connections["default"].get_unified_index()
+    for model in models or indexed.get_indexed_models():
+        index = indexed.get_index(model)
+        for subject in index.read_queryset().order_by("pk"):
+            yield _Indexed(index, subject)
+
+
+def _fits(one: _Indexed, query: SearchNode) -> bool:
+    if not query:
+        return True
+    parts = (
+        _fits(one, child) if isinstance(child, SearchNode) else _holds(one, *child)
+        for child in query.children
+    )
+    found = any(parts) if query.connector == "OR" else all(parts)
+    return found != query.negated
+
+
+def _holds(one: _Indexed, name: str, wanted: Any) -> bool:
+    """Return whether a field fulfils a condition such as `category__in`."""
+    field, _, kind = name.partition("__")
+    if field in (DJANGO_CT, DJANGO_ID) or field not in {*one.index.fields, "content"}:
+        return field in (DJANGO_CT, DJANGO_ID)
+    value = one.value(field)
+    if hasattr(wanted, "query_string"):  # what a person typed: all its words
+        words = str(wanted.query_string).casefold().split()
+        return all(word.strip('"') in str(value).casefold() for word in words)
+    if kind == "in":
+        held = value if isinstance(value, list) else [value]
+        return not {str(some) for some in held}.isdisjoint(str(some) for some in wanted)
+    if isinstance(value, bool):
+        return str(value).lower() == str(wanted).lower()
+    if kind in ("exact", "iexact"):
+        return str(value).casefold() == str(wanted).casefold()
+    return str(wanted).casefold() in str(value).casefold()
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    return (value is not None, value.casefold() if isinstance(value, str) else value)
+
+
+class DatabaseSearchQuery(BaseSearchQuery):
+    """A query as the tree of its conditions."""
+
+    def build_query(self) -> SearchNode:
+        return self.query_filter
+
+
+class DatabaseSearchEngine(BaseEngine):
+    """What Haystack asks for."""
+
+    backend = DatabaseSearchBackend
+    query = DatabaseSearchQuery

@@ -1,0 +1,241 @@
+"""Sites: real applications in a real browser, and tasks judged by the rows that are left.
+
+Ids: `sites/shop-easy`, `sites/shop-medium` and so on: templates of a site and a level.
+`sites/shop:NAME`: one template. Actions are gestures (`core/gesture.py`); a task ends with
+`answer '…'`, or with `give up` if what it asks for cannot be done. After WebArena (Zhou et al.
+2024) and WorkArena (Drouin et al. 2024); ours: the worlds, which are drawn by seed, and the tasks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import lru_cache
+
+from palaestra.browser.installation import browser_program
+from palaestra.browser.shared_browser import new_session
+from palaestra.browser.web_gestures import do
+from palaestra.browser.web_session import BEGIN as PAGE_BEGIN
+from palaestra.browser.web_session import WebSession
+from palaestra.core.element import Element
+from palaestra.core.element_text import flat, is_interactive
+from palaestra.core.environment import Action, Observation, Spec, Transition
+from palaestra.core.errors import EnvironmentFault, InputError
+from palaestra.core.gesture import Gesture, Id
+from palaestra.core.gestures.gesture_line import write_line
+from palaestra.core.gestures.gesture_tools import gesture_in
+from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
+from palaestra.core.task import Split, Task
+from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
+from palaestra.environments.families.real_sites import template_registry
+from palaestra.environments.families.real_sites.application import BEGIN
+from palaestra.environments.families.real_sites.site_judging import is_solved, left, verdict
+from palaestra.environments.families.real_sites.site_world import SiteWorld, application
+from palaestra.environments.families.real_sites.task_template import SiteTask, TaskTemplate
+
+SIZE = (1200, 800)  # of the window, in pixels
+WORLDS = 16  # worlds of a split
+TRIES = 100  # draws until a template finds in a world what it needs
+INSTRUCTIONS = (
+    "You do a task in a web browser. Reply with one gesture: click 'words of a link or button', or "
+    "click [id]; type 'words of a field' 'text', with clear at the end to replace what it holds; "
+    "select 'words of a list' 'option'; scroll down 400; press 'Enter'; go 'address'; back. When "
+    "all is done, reply answer '', or answer '…' if the task asks for something; separate several "
+    "things by commas. If the task cannot be done, change nothing and reply give up."
+)
+
+
+@dataclass(frozen=True)
+class DrawnTask:
+    """A task, and the world that it is in."""
+
+    template: TaskTemplate
+    world: int  # the seed
+    task: SiteTask
+
+
+@lru_cache(maxsize=512)
+def drawn(name: str, seed: int) -> DrawnTask:
+    """Draw the task of a seed; its world belongs to its split.
+
+    Raises:
+        EnvironmentFault: no template found what it needs.
+    """
+    number, split = divmod(seed, len(Split))
+    templates, rng = template_registry.chosen(name), random.Random(f"sites {name} {seed}")
+    for _ in range(TRIES):
+        chosen = rng.choice(templates)
+        which = len(Split) * rng.randrange(WORLDS) + split
+        world = SiteWorld(chosen.sites, which)
+        task = chosen.make(world, rng)
+        world.close()
+        if task is not None:
+            return DrawnTask(chosen, which, task)
+    raise EnvironmentFault("reset", f"no template of '{name}' found what it needs, {number}")
+
+
+class Sites(
+    Replayed,
+    Pictured,
+    Elemental,
+    Sampling,
+    id="sites",
+    version=str(VERSION),
+    capabilities=("state_key", "snapshot", "oracle", "progress", "elements", "picture"),
+):
+    """Real applications, and one task."""
+
+    OVER = "The task is over."
+    instructions = INSTRUCTIONS
+    package = str(VERSION)
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        browser_program()  # raises before anything starts
+        for template in template_registry.chosen(name):
+            for site in template.sites:
+                application(site)  # so does this
+        self._session: WebSession | None = None
+        self._world: SiteWorld | None = None
+        self._answer: str | None = None
+        self._plan: list[str] = []  # what is left of the reference
+        self._said = ""  # what stands above the page
+
+    @classmethod
+    def names(cls) -> list[str]:
+        return template_registry.names()
+
+    @classmethod
+    def spec_of(cls, name: str = "") -> Spec:
+        turns = {"easy": 6, "medium": 12, "hard": 20}
+        templates = template_registry.chosen(name) if name in cls.names() else ()
+        longest = max((turns[one.level] for one in templates), default=6)
+        return replace(super().spec_of(name), typical_turns=longest)
+
+    def _begin(self, task: Task) -> Observation:
+        without_parameters(task, "choose a template by its name instead")
+        self._end_world()
+        if self._session is not None and self._session.failed:
+            self.close()
+        if self._session is None:
+            self._session = new_session(SIZE)
+        self._drawn = drawn(self.spec.name, task.seed)
+        self._site_task = self._drawn.task
+        self._world, self._answer = SiteWorld(self._drawn.template.sites, self._drawn.world), None
+        first = next(iter(self._world.sites.values())).application.address
+        cookies = self._world.cookies() if self._site_task.signed_in else {}
+        self._session.begin(self._world.by_host(), first, task.seed, cookies=cookies)
+        self._plan = [line for deed in self._site_task.deeds for line in deed.gestures]
+        self._plan.append(self._site_task.ending())
+        self._said = f"It is {BEGIN:%A, %d %B %Y}.\nTask: {self._site_task.goal}"
+        return self._observation()
+
+    def _act(self, action: Action) -> Transition:
+        session, world = self._here()
+        try:
+            gesture = gesture_in(action)
+            if gesture.kind in ("answer", "give up"):
+                return self._end(gesture)
+            world.at(BEGIN + timedelta(milliseconds=session.now - PAGE_BEGIN))
+            do(session, gesture)
+        except InputError as wrong:
+            return refused(str(wrong))
+        self._follow(write_line(gesture))
+        self._said = ""
+        return Transition(self._observation())
+
+    def _follow(self, line: str) -> None:
+        """Keep up the plan: its next gesture was done, or it begins again at the first page."""
+        if self._plan and line == self._plan[0]:
+            del self._plan[0]
+            return
+        session, world = self._here()
+        todo = left(world, self._site_task)
+        if todo is None or session.tab.dialog is not None:
+            self._plan = []
+            return
+        first = next(iter(world.sites.values())).application.address
+        self._plan = [line for deed in todo for line in (f"go {first!r}", *deed.gestures)]
+        self._plan.append(self._site_task.ending())
+
+    def close(self) -> None:
+        self._end_world()
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _end_world(self) -> None:
+        if self._world is not None:
+            self._world.close()
+        self._world = None
+
+    def elements(self) -> Sequence[Element]:
+        return self._here()[0].elements()
+
+    def picture(self) -> bytes:
+        return self._here()[0].picture()
+
+    def caption(self) -> str:
+        return self._said
+
+    def state_key(self) -> str:
+        session, world = self._here()
+        shown = session.tab.address(), session.elements(), session.pointer, session.current
+        key = world.key(), session.now, shown
+        return hashed(self._current().id, self._over, self._answer, key)
+
+    def progress(self) -> float:
+        """Return the share of the wanted rows, and of the answer, less other changes."""
+        found = self._verdict()
+        if self._over and not is_solved(found, self._site_task, self._answer):
+            return min(found.progress, 0.99)
+        return found.progress
+
+    def oracle(self) -> Sequence[Action]:
+        """Return the rest of the reference; empty if it no longer leads to success."""
+        self._here()
+        return [] if self._over else [Action(line) for line in self._plan]
+
+    def sample_action(self, rng: random.Random) -> Action:
+        """Return a click on something, or a word typed into a field."""
+        some = [one for one in self.elements() if is_interactive(one)]
+        if not some:
+            return Action("scroll down 100")
+        chosen = rng.choice(some)
+        if chosen.role in ("textbox", "searchbox"):
+            words = self._site_task.goal.split()
+            return Action(write_line(Gesture("type", Id(chosen.id), text=rng.choice(words))))
+        return Action(write_line(Gesture("click", Id(chosen.id))))
+
+    # ── details ──────────────────────────────────────────────────────────────
+
+    def _here(self) -> tuple[WebSession, SiteWorld]:
+        self._current()
+        assert self._session is not None
+        assert self._world is not None
+        return self._session, self._world
+
+    def _observation(self) -> Observation:
+        session, _ = self._here()
+        page = f"{session.tab.address()}\n{flat(session.elements())}"
+        return Observation("\n".join(filter(None, [self._said, page])))
+
+    def _verdict(self) -> Verdict:
+        return verdict(self._here()[1], self._site_task, self._answer)
+
+    def _end(self, gesture: Gesture) -> Transition:
+        self._answer = gesture.text if gesture.kind == "answer" else None
+        found = self._verdict()
+        self._said = self.OVER
+        success = is_solved(found, self._site_task, self._answer)
+        info = {"effect": found.effect, "reply": found.answer, "collateral": [*found.collateral]}
+        return Transition(
+            Observation(self.OVER),
+            reward=float(success),
+            terminated=True,
+            success=success,
+            info={**info, "template": self._drawn.template.name},
+        )

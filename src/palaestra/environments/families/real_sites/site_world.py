@@ -1,0 +1,109 @@
+"""A world of sites: a copy of each of its applications, with one clock."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+
+from palaestra.browser.sites import Site
+from palaestra.core.errors import MissingPackage
+from palaestra.core.paths import import_named
+from palaestra.environments.families.apps.compiler.blueprint import Column
+from palaestra.environments.families.apps.state import Change, Row
+from palaestra.environments.families.real_sites.application import Application, OpenSite
+
+HERE = "palaestra.environments.families.real_sites"
+APPLICATIONS = {
+    "shop": f"{HERE}.shop:Shop",
+    "forum": f"{HERE}.forum:Forum",
+    "cms": f"{HERE}.cms:Cms",
+}
+"""The classes of applications, by name; they are imported when a world has them."""
+
+INSTALL = "pip install --no-deps -r requirements/sites.txt (a file of palaestra's repository)"
+
+
+@cache
+def application(name: str) -> Application:
+    """Return an application.
+
+    Raises:
+        MissingPackage: what it is made of is not installed.
+    """
+    module, _, attribute = APPLICATIONS[name].partition(":")
+    try:
+        found: Application = getattr(import_named(module), attribute)()
+        found.check()
+    except ImportError as error:
+        raise MissingPackage(
+            f"The site '{name}' needs the Python package '{error.name}', which is not installed; "
+            f"install it with: {INSTALL}."
+        ) from error
+    return found
+
+
+class SiteWorld:
+    """Copies of applications that one agent uses."""
+
+    def __init__(self, names: Sequence[str], seed: int) -> None:
+        """Open copies in which nothing has happened.
+
+        Args:
+            names: of applications.
+            seed: of what they hold.
+        """
+        self.sites: dict[str, OpenSite] = {name: application(name).open(seed) for name in names}
+
+    @property
+    def columns(self) -> Mapping[str, Mapping[str, Column]]:
+        """The columns of all tables, for a verdict."""
+        return {name: found for site in self.sites.values() for name, found in site.columns.items()}
+
+    def rows(self, table: str, where: str = "", values: Sequence[object] = ()) -> list[Row]:
+        """Return rows of a table, `application.table`; see `SiteDatabase.rows`."""
+        return self.sites[table.partition(".")[0]].rows(table, where, values)
+
+    def row(self, table: str, id: int) -> Row:
+        """Return the row with that id; raises ValueError if there is none."""
+        [found] = self.rows(table, "rowid = ?", (id,))
+        return found
+
+    def changes(self) -> list[Change]:
+        """Return the rows that differ from the beginning; see `OpenSite.changes`."""
+        return [change for site in self.sites.values() for change in site.changes()]
+
+    def at(self, now: datetime) -> None:
+        """Set the clock of all sites."""
+        for site in self.sites.values():
+            site.now = now
+
+    def by_host(self) -> dict[str, Site]:
+        """Return who answers, by host."""
+        return {site.application.host: site for site in self.sites.values()}
+
+    def cookies(self) -> dict[str, Mapping[str, str]]:
+        """Return the cookies with which the person is signed in, by host."""
+        return {
+            site.application.host: site.application.cookies(site) for site in self.sites.values()
+        }
+
+    def key(self) -> str:
+        """Return a key of all sites; equal ones go on equally."""
+        return " ".join(site.key() for site in self.sites.values())
+
+    def save(self) -> bytes:
+        """Return what differs from the beginning, but for the clock."""
+        saved = {name: b64encode(site.save()).decode() for name, site in self.sites.items()}
+        return json.dumps(saved).encode()
+
+    def load(self, saved: bytes) -> None:
+        """Return to what was saved of a world with the same sites and seed."""
+        for name, held in json.loads(saved).items():
+            self.sites[name].load(b64decode(held))
+
+    def close(self) -> None:
+        for site in self.sites.values():
+            site.close()
