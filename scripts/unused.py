@@ -16,7 +16,14 @@ from vulture import Vulture
 
 ROOT = Path(__file__).parents[1]
 SEARCHED = ("src", "benchmarks", "recipes", "scripts")
-REGISTERED = ("@component", "@model_validator", "@field_validator", "@on_model", "@on_field", "@template")
+REGISTERED = (
+    "@component",
+    "@model_validator",
+    "@field_validator",
+    "@on_model",
+    "@on_field",
+    "@template",
+)
 
 ALLOWED = {
     "read by other packages, which call or look these up by name": """

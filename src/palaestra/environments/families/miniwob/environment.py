@@ -125,7 +125,7 @@ class MiniWob(
             do(session, gesture)
         except InputError as wrong:
             return refused(str(wrong))
-        done, reward, late = self._state()
+        done, reward, late = self._outcome()
         self._said = "" if not done else "Solved." if reward > 0 else "Not solved."
         seen = tree(session.elements())
         return Transition(
@@ -136,7 +136,7 @@ class MiniWob(
             success=done and reward > 0,
         )
 
-    def _state(self) -> tuple[bool, float, bool]:
+    def _outcome(self) -> tuple[bool, float, bool]:
         """Return whether the task is over, its reward, and whether time ran out."""
         found = self._here().watched_value
         if found is None:  # a dialog is open, or the page was left
