@@ -137,7 +137,7 @@ def restore(session: WebSession, sites: Mapping[str, Site], saved: bytes) -> boo
         nodes = _Nodes(session)
         session.ids = nodes.numbered(state["ids"])
         session.changed()
-        return _digest(nodes, session.elements()) == state["digest"]
+        return bool(_digest(nodes, session.elements()) == state["digest"])
 
 
 def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, Any]) -> None:
