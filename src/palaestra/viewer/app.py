@@ -28,6 +28,7 @@ from palaestra.viewer.pages import (
     notes_page,
     run_page,
     runs_page,
+    screen_page,
     search_page,
     versus_page,
 )
@@ -42,6 +43,7 @@ PAGES = (
     search_page,
     notes_page,
     episode_page,
+    screen_page,
     group_page,
     versus_page,
     evaluation_page,

@@ -20,6 +20,7 @@ from palaestra.store.database import Database
 from palaestra.store.ranges import Span, events_between, position_after, turn_events
 from palaestra.viewer.advantages import Credits
 from palaestra.viewer.message_views import picture_urls
+from palaestra.viewer.screens import gesture_of_action, has_screens
 from palaestra.viewer.texts import Change, Text, changes, cut, line
 from palaestra.viewer.tokens import Token, TokenTexts, numbers, tokens_of
 from palaestra.viewer.world_views import WorldView, without_world, world_view
@@ -91,6 +92,7 @@ class TurnView:
     after: Text | None  # the observation after the last action of the episode
     after_others: tuple[tuple[str, Text], ...]  # what the other players saw then
     pictures_after: tuple[str, ...]
+    screen: bool  # whether its gesture can be shown on the screen (`screens.py`)
 
     @property
     def advantage(self) -> float | None:
@@ -227,6 +229,7 @@ class _TurnBuilder:
             if last
             else (),
             pictures_after=_pictures(last),
+            screen=step is not None and _on_a_screen(self.header.task.environment, step),
         )
 
     def _seen(self, index: int) -> str | None:
@@ -279,6 +282,11 @@ class _TurnBuilder:
     def _tokens(self, call: Call) -> tuple[Token, ...]:
         advantages = self.credits.of_call(self.header.key, call.index)
         return tokens_of(call, self.texts(call.completion), advantages, self.credits.scale)
+
+
+def _on_a_screen(environment: str, step: Step) -> bool:
+    """Return whether a step is a gesture; only then its environment is looked up, and imported."""
+    return gesture_of_action(environment, step.action) is not None and has_screens(environment)
 
 
 def _pictures(observation: Observation | None) -> tuple[str, ...]:

@@ -88,26 +88,26 @@ def routes(site: Site) -> list[Route]:
     """Return the routes of this page."""
 
     def page(request: Request) -> Response:
-        with _open_episode(site, request) as opened:
+        with open_episode(site, request) as opened:
             return site.page("episode.html", **_page(site, opened, request))
 
     def fragment(request: Request) -> Response:
-        with _open_episode(site, request) as opened:
-            start = _number(request, "from", 0) // CHUNK * CHUNK
+        with open_episode(site, request) as opened:
+            start = number_in(request, "from", 0) // CHUNK * CHUNK
             values = _shared(opened, request, _colour(request, opened))
             return site.page("turns.html", **values, **_chunk(opened, start, request))
 
     def call(request: Request) -> Response:
-        with _open_episode(site, request) as opened:
+        with open_episode(site, request) as opened:
             return site.page("call.html", **_call(opened, request))
 
     def text(request: Request) -> Response:
-        with _open_episode(site, request) as opened:
+        with open_episode(site, request) as opened:
             words = visible(_text(opened, request))
             return PlainTextResponse(words)
 
     def lost(request: Request) -> Response:
-        with _open_episode(site, request) as opened:
+        with open_episode(site, request) as opened:
             database = opened.run.database
             found = explained_turn(stored_attributions(database, opened.header.key)) or losing_turn(
                 step_facts(database, opened.span), opened.header.progress
@@ -133,7 +133,7 @@ def routes(site: Site) -> list[Route]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class Opened:
     """The episode of a request."""
 
     run: RunFolder
@@ -144,7 +144,7 @@ class _Opened:
 
 
 @contextmanager
-def _open_episode(site: Site, request: Request) -> Iterator[_Opened]:
+def open_episode(site: Site, request: Request) -> Iterator[Opened]:
     """Open the episode that the URL names; raise HTTPException if there is none."""
     name, words = request.path_params["name"], request.path_params["key"]
     key = parse_key(words)
@@ -157,7 +157,7 @@ def _open_episode(site: Site, request: Request) -> Iterator[_Opened]:
             raise HTTPException(404, f"The run '{name}' has no episode {key}.")
         span = span or Span((), 0, 0)
         shown = header or _unfinished(key, span)
-        yield _Opened(run, shown, header is not None, span, count_of_turns(run.database, span))
+        yield Opened(run, shown, header is not None, span, count_of_turns(run.database, span))
 
 
 def _unfinished(key: Key, span: Span) -> Episode:
@@ -177,7 +177,7 @@ def _unfinished(key: Key, span: Span) -> Episode:
 # ── the page ─────────────────────────────────────────────────────────────────
 
 
-def _ground(opened: _Opened, name: str, turn: int) -> str | None:
+def _ground(opened: Opened, name: str, turn: int) -> str | None:
     """Return why the URL calls that turn the losing one; None if it does not."""
     if name == "explained":
         found = stored_attributions(opened.run.database, opened.header.key)
@@ -186,9 +186,9 @@ def _ground(opened: _Opened, name: str, turn: int) -> str | None:
     return GROUNDS.get(name)
 
 
-def _page(site: Site, opened: _Opened, request: Request) -> dict[str, Any]:
+def _page(site: Site, opened: Opened, request: Request) -> dict[str, Any]:
     key, database = opened.header.key, opened.run.database
-    turn = min(max(1, _number(request, "turn", 1)), max(1, opened.turns))
+    turn = min(max(1, number_in(request, "turn", 1)), max(1, opened.turns))
     colour = _colour(request, opened)
     tree = len(opened.span.ids) <= FEW_EVENTS or "tree" in request.query_params
     strand = strands(call_facts(database, opened.span)) if tree else []
@@ -247,7 +247,7 @@ def _player(name: str, result: PlayerResult) -> dict[str, Any]:
     }
 
 
-def _talk(site: Site, opened: _Opened, request: Request, turn: int) -> dict[str, Any] | None:
+def _talk(site: Site, opened: Opened, request: Request, turn: int) -> dict[str, Any] | None:
     """Return what several players said and did; None for a single player."""
     database, span = opened.run.database, opened.span
     if not span.ids or not has_several_players(database, span):
@@ -261,10 +261,10 @@ def _talk(site: Site, opened: _Opened, request: Request, turn: int) -> dict[str,
 
     found = site.cached(opened.run.path, ("talk", opened.header.key), read)
     here = episode_url(opened.run.record.name, opened.header.key)
-    return conversation_view(found, here, _number(request, "steps", turn))
+    return conversation_view(found, here, number_in(request, "steps", turn))
 
 
-def _money(opened: _Opened) -> float | None:
+def _money(opened: Opened) -> float | None:
     """Return the episode's cost in money; None if a part of it is unknown."""
     prices = plan_of(opened.run.database).prices
     if not prices:
@@ -280,7 +280,7 @@ def _verdict(value: float | None) -> str:
     return f"{'solved' if value >= PASS else 'not solved'} ({value:.2g})"
 
 
-def _shared(opened: _Opened, request: Request, colour: str) -> dict[str, Any]:
+def _shared(opened: Opened, request: Request, colour: str) -> dict[str, Any]:
     """Return the values that the page and its fragments share."""
     name, key = opened.run.record.name, opened.header.key
     return {
@@ -299,7 +299,7 @@ def _shared(opened: _Opened, request: Request, colour: str) -> dict[str, Any]:
     }
 
 
-def _chunk(opened: _Opened, start: int, request: Request) -> dict[str, Any]:
+def _chunk(opened: Opened, start: int, request: Request) -> dict[str, Any]:
     views: list[TurnView] = turns_between(
         opened.run.database,
         opened.header,
@@ -317,7 +317,7 @@ def _chunk(opened: _Opened, start: int, request: Request) -> dict[str, Any]:
     return {"views": views, "start": start, "stop": start + len(views)}
 
 
-def _credits(opened: _Opened, request: Request) -> Credits | None:
+def _credits(opened: Opened, request: Request) -> Credits | None:
     """Return the advantages if they are cached or requested; computing them takes a moment."""
     key = opened.header.key
     if not opened.finished:
@@ -327,7 +327,7 @@ def _credits(opened: _Opened, request: Request) -> Credits | None:
     return cached_credits(opened.run, key.phase, key.group)
 
 
-def _colour(request: Request, opened: _Opened) -> str:
+def _colour(request: Request, opened: Opened) -> str:
     few = opened.header.usage.sampled_tokens <= FEW_TOKENS and opened.span.calls
     chosen = request.query_params.get("colour", "logprob" if few and opened.finished else "off")
     return chosen if chosen in COLOURS else "off"
@@ -336,8 +336,8 @@ def _colour(request: Request, opened: _Opened) -> str:
 # ── the parts ────────────────────────────────────────────────────────────────
 
 
-def _call(opened: _Opened, request: Request) -> dict[str, Any]:
-    number = _number(request, "call", 0)
+def _call(opened: Opened, request: Request) -> dict[str, Any]:
+    number = number_in(request, "call", 0)
     found, turn = _find_call(opened, number)
     texts = token_texts(opened.run)
     credits = _credits(opened, request) or Credits()
@@ -357,15 +357,15 @@ def _call(opened: _Opened, request: Request) -> dict[str, Any]:
     }
 
 
-def _text(opened: _Opened, request: Request) -> str:
+def _text(opened: Opened, request: Request) -> str:
     part = request.query_params.get("part", "observation")
     if part == "reply":
-        reply = _find_call(opened, _number(request, "call", 0))[0].reply
+        reply = _find_call(opened, number_in(request, "call", 0))[0].reply
         calls = [str(call) for call in reply.tool_calls]
         return "\n\n".join(filter(None, [reply.reasoning, reply.text, *calls]))
     if part == "instruction":
         return opened.header.task.instruction
-    turn = _number(request, "turn", 1)
+    turn = number_in(request, "turn", 1)
     if part == "observation" and turn == 1:
         return opened.header.observation.text if opened.header.observation else ""
     after = part == "observation"  # the observation before a turn is the result of the last one
@@ -376,7 +376,7 @@ def _text(opened: _Opened, request: Request) -> str:
     raise HTTPException(404, f"There is no {part} of turn {turn}.")
 
 
-def _find_call(opened: _Opened, number: int) -> tuple[Call, int]:
+def _find_call(opened: Opened, number: int) -> tuple[Call, int]:
     if 0 <= number < opened.span.calls:
         turn = turn_of_call(opened.run.database, opened.span, number)
         for event in turn_events(opened.run.database, opened.span, turn, turn + 1):
@@ -385,7 +385,8 @@ def _find_call(opened: _Opened, number: int) -> tuple[Call, int]:
     raise HTTPException(404, f"{opened.header.key} has no call {number}.")
 
 
-def _number(request: Request, name: str, default: int) -> int:
+def number_in(request: Request, name: str, default: int) -> int:
+    """Return a number of the URL's query; the default if it is none."""
     digits = request.query_params.get(name, "")
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else default
 

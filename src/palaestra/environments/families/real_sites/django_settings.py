@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, MutableMapping
+from functools import cache
 from typing import Any
 
 from palaestra.core.errors import InputError
@@ -16,7 +18,7 @@ FORUM = (
 )  # fmt: skip
 CMS = (
     "contrib.forms", "contrib.redirects", "embeds", "sites", "users", "snippets", "documents",
-    "images", "admin",
+    "images", "search", "admin",
 )  # fmt: skip
 CONTEXT = (
     "django.template.context_processors.request",
@@ -38,12 +40,14 @@ MIDDLEWARE = (
 """What the requests of all sites pass through."""
 
 
+@cache
 def configure() -> None:
     """Configure Django in this process, and load the applications; once.
 
     Raises:
         InputError: other code of this process has configured it already.
     """
+    import django
     from django.conf import settings
 
     if settings.configured:
@@ -53,8 +57,7 @@ def configure() -> None:
         )
     django_clock.install()
     settings.configure(**_settings())
-    import django
-
+    logging.getLogger("django").addHandler(logging.NullHandler())  # a page says what went wrong
     django.setup()
     django_clock.install_in_applications()
 
@@ -113,6 +116,9 @@ def _settings() -> dict[str, Any]:
         "WAGTAIL_ENABLE_UPDATE_CHECK": False,
         "WAGTAIL_ENABLE_WHATS_NEW_BANNER": False,
         "WAGTAIL_GRAVATAR_PROVIDER_URL": None,
+        "WAGTAILSEARCH_BACKENDS": {
+            "default": {"BACKEND": "modelsearch.backends.database.fallback"}
+        },
     }
     return {
         **shop,

@@ -1,9 +1,10 @@
 """Sites: real applications in a real browser, and tasks judged by the rows that are left.
 
 Ids: `sites/shop-easy`, `sites/shop-medium` and so on: templates of a site and a level.
-`sites/shop:NAME`: one template. Actions are gestures (`core/gesture.py`); a task ends with
-`answer '…'`, or with `give up` if what it asks for cannot be done. After WebArena (Zhou et al.
-2024) and WorkArena (Drouin et al. 2024); ours: the worlds, which are drawn by seed, and the tasks.
+`sites/shop:NAME`: one template, or those with a tag. Actions are gestures (`core/gesture.py`); a
+task ends with `answer '…'`, or with `give up` if what it asks for cannot be done. After WebArena
+(Zhou et al. 2024) and WorkArena (Drouin et al. 2024); ours: the worlds, which are drawn by seed,
+and the tasks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import lru_cache
 
 from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
+from palaestra.browser.sites import Request
 from palaestra.browser.web_gestures import do
 from palaestra.browser.web_session import BEGIN as PAGE_BEGIN
 from palaestra.browser.web_session import WebSession
@@ -30,12 +32,14 @@ from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
 from palaestra.core.task import Split, Task
 from palaestra.environments.base import Replayed, hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.verifier import VERSION, Verdict
+from palaestra.environments.families.apps.stock.user import told
 from palaestra.environments.families.real_sites import template_registry
 from palaestra.environments.families.real_sites.application import BEGIN
 from palaestra.environments.families.real_sites.site_judging import is_solved, left, verdict
 from palaestra.environments.families.real_sites.site_world import SiteWorld, application
 from palaestra.environments.families.real_sites.task_template import SiteTask, TaskTemplate
 
+FIRST_PICTURE = "document.images.length ? document.images[0].src : ''"
 SIZE = (1200, 800)  # of the window, in pixels
 WORLDS = 16  # worlds of a split
 TRIES = 100  # draws until a template finds in a world what it needs
@@ -101,7 +105,9 @@ class Sites(
         self._session: WebSession | None = None
         self._world: SiteWorld | None = None
         self._answer: str | None = None
+        self._solved = False
         self._plan: list[str] = []  # what is left of the reference
+        self._seen: set[str] = set()  # addresses of the task's hops that were open
         self._said = ""  # what stands above the page
 
     @classmethod
@@ -110,9 +116,9 @@ class Sites(
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        turns = {"easy": 6, "medium": 12, "hard": 20}
+        turns = {"easy": 8, "medium": 16, "hard": 40}
         templates = template_registry.chosen(name) if name in cls.names() else ()
-        longest = max((turns[one.level] for one in templates), default=6)
+        longest = max((turns[one.level] for one in templates), default=8)
         return replace(super().spec_of(name), typical_turns=longest)
 
     def _begin(self, task: Task) -> Observation:
@@ -128,6 +134,8 @@ class Sites(
         first = next(iter(self._world.sites.values())).application.address
         cookies = self._world.cookies() if self._site_task.signed_in else {}
         self._session.begin(self._world.by_host(), first, task.seed, cookies=cookies)
+        self._seen = set()
+        self._solved = False
         self._plan = [line for deed in self._site_task.deeds for line in deed.gestures]
         self._plan.append(self._site_task.ending())
         self._said = f"It is {BEGIN:%A, %d %B %Y}.\nTask: {self._site_task.goal}"
@@ -139,12 +147,22 @@ class Sites(
             gesture = gesture_in(action)
             if gesture.kind in ("answer", "give up"):
                 return self._end(gesture)
+            if gesture.kind == "say":
+                return self._answer_question(gesture)
             world.at(BEGIN + timedelta(milliseconds=session.now - PAGE_BEGIN))
             do(session, gesture)
         except InputError as wrong:
             return refused(str(wrong))
         self._follow(write_line(gesture))
         self._said = ""
+        if session.tab.dialog is None:
+            self._seen |= {session.tab.address()} & {*self._site_task.hops}
+        return Transition(self._observation())
+
+    def _answer_question(self, gesture: Gesture) -> Transition:
+        """Return what the person says who is asked."""
+        self._follow(write_line(gesture))
+        self._said = f"The person says: {told(self._site_task.facts.items(), gesture.text)}"
         return Transition(self._observation())
 
     def _follow(self, line: str) -> None:
@@ -185,14 +203,16 @@ class Sites(
         session, world = self._here()
         shown = session.tab.address(), session.elements(), session.pointer, session.current
         key = world.key(), session.now, shown
-        return hashed(self._current().id, self._over, self._answer, key)
+        return hashed(self._current().id, self._over, self._answer, sorted(self._seen), key)
 
     def progress(self) -> float:
-        """Return the share of the wanted rows, and of the answer, less other changes."""
-        found = self._verdict()
-        if self._over and not is_solved(found, self._site_task, self._answer):
-            return min(found.progress, 0.99)
-        return found.progress
+        """Return the share of the hops seen, the wanted rows and the answer, less other changes."""
+        if self._solved:
+            return 1.0
+        task, hops = self._site_task, len(self._site_task.hops)
+        parts = sum(len(deed.changes) for deed in task.deeds) + (task.answer is not None) + 1
+        done = len(self._seen) + self._verdict().progress * parts
+        return min(done / (hops + parts), 0.99)
 
     def oracle(self) -> Sequence[Action]:
         """Return the rest of the reference; empty if it no longer leads to success."""
@@ -223,6 +243,18 @@ class Sites(
         page = f"{session.tab.address()}\n{flat(session.elements())}"
         return Observation("\n".join(filter(None, [self._said, page])))
 
+    def _shows_the_wanted(self) -> bool:
+        """Return whether the page is open that is wanted, with a picture that is wanted."""
+        session, world = self._here()
+        task = self._site_task
+        if task.page and session.tab.address() != task.page:
+            return False
+        if not task.pictures:
+            return True
+        source = str(session.run(FIRST_PICTURE))
+        site = world.by_host().get(Request("GET", source).host)
+        return site is not None and site(Request("GET", source)).body in task.pictures
+
     def _verdict(self) -> Verdict:
         return verdict(self._here()[1], self._site_task, self._answer)
 
@@ -230,12 +262,14 @@ class Sites(
         self._answer = gesture.text if gesture.kind == "answer" else None
         found = self._verdict()
         self._said = self.OVER
-        success = is_solved(found, self._site_task, self._answer)
+        success = is_solved(found, self._site_task, self._answer) and self._shows_the_wanted()
+        self._solved = success
+        template = self._drawn.template
         info = {"effect": found.effect, "reply": found.answer, "collateral": [*found.collateral]}
         return Transition(
             Observation(self.OVER),
             reward=float(success),
             terminated=True,
             success=success,
-            info={**info, "template": self._drawn.template.name},
+            info={**info, "template": template.name, "tags": [*template.tags]},
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from palaestra.environments.families.apps.composing.verifier import Judge, Verdict, Wanted
+from palaestra.environments.families.apps.composing.verifier import Judge, Ran, Verdict
 from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.real_sites.site_world import SiteWorld
 from palaestra.environments.families.real_sites.task_template import Deed, SiteTask, comparable
@@ -21,7 +21,8 @@ def verdict(world: SiteWorld, task: SiteTask, answer: str | None) -> Verdict:
     """
     judge, wanted = Judge(world.columns), _changes(task.deeds)
     found = comparable(world.changes(), wanted)
-    way = Wanted(Counter(judge.canonical(wanted)), task.answer if task.possible else None)
+    ran = Ran(answer=task.answer if task.possible else None)
+    way = judge.wanted(wanted, ran, task.mentions)
     return judge.verdict(found, answer, [way])
 
 

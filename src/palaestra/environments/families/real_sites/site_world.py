@@ -20,10 +20,16 @@ APPLICATIONS = {
     "shop": f"{HERE}.shop:Shop",
     "forum": f"{HERE}.forum:Forum",
     "cms": f"{HERE}.cms:Cms",
+    "home": f"{HERE}.atlas.home:Home",
+    "encyclopedia": f"{HERE}.atlas.encyclopedia:Encyclopedia",
+    "map": f"{HERE}.atlas.town_map:TownMap",
+    "mail": f"{HERE}.atlas.compiled_apps:Mail",
+    "contacts": f"{HERE}.atlas.compiled_apps:Contacts",
+    "gallery": f"{HERE}.atlas.gallery:Gallery",
 }
 """The classes of applications, by name; they are imported when a world has them."""
 
-INSTALL = "pip install --no-deps -r requirements/sites.txt (a file of palaestra's repository)"
+INSTALL = "pip install --no-deps -r requirements/{} (a file of palaestra's repository)"
 
 
 @cache
@@ -38,9 +44,10 @@ def application(name: str) -> Application:
         found: Application = getattr(import_named(module), attribute)()
         found.check()
     except ImportError as error:
+        file = "atlas.txt" if ".atlas." in module else "sites.txt"
         raise MissingPackage(
             f"The site '{name}' needs the Python package '{error.name}', which is not installed; "
-            f"install it with: {INSTALL}."
+            f"install it with: {INSTALL.format(file)}."
         ) from error
     return found
 

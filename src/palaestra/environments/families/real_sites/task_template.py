@@ -8,8 +8,8 @@ an answer, or both; any other row that differs is wrong.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from palaestra.environments.families.apps.state import Change, Row
@@ -45,6 +45,15 @@ class SiteTask:
     answer: str | int | float | frozenset[str] | None = None
     """What must be said in the end: a text, a number, or a set of texts; None: it does not matter.
     """
+    mentions: tuple[str, ...] = ()  # what new texts of free wording must mention
+    page: str = ""  # the address that must be open in the end; empty: any
+    pictures: frozenset[bytes] = frozenset()
+    """Pictures of which the page must show one, as its first, in the end; empty: any."""
+
+    hops: tuple[str, ...] = ()  # addresses that one has to see on the way, each a part of progress
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the person answers who is asked (`say`), by key words separated by spaces."""
+
     wrong: tuple[WrongEnd, ...] = ()  # planted, for tests
     possible: bool = True  # else the right end is to give up
     signed_in: bool = True  # at the start
@@ -71,6 +80,7 @@ class TaskTemplate:
     kind: Kind
     sites: tuple[str, ...]  # the applications of its worlds; a task begins at the first
     make: Maker
+    tags: tuple[str, ...] = ()  # `world:NAME` is the templates of a group with that tag, too
 
 
 TEMPLATES: dict[str, TaskTemplate] = {}
@@ -78,7 +88,11 @@ TEMPLATES: dict[str, TaskTemplate] = {}
 
 
 def template(
-    group: str, level: Level, kind: Kind, sites: Sequence[str] = ()
+    group: str,
+    level: Level,
+    kind: Kind,
+    sites: Sequence[str] = (),
+    tags: Sequence[str] = (),
 ) -> Callable[[Maker], Maker]:
     """Return a decorator that registers a template under the name of its function.
 
@@ -87,12 +101,14 @@ def template(
         level: how many steps it takes: below 8, below 16, or more.
         kind: what it asks for.
         sites: of its worlds, if not the one of the group's name.
+        tags: words for what it takes; each is a set of tasks of the group.
     """
 
     def register(make: Maker) -> Maker:
         name = make.__name__.replace("_", "-")
         assert name not in TEMPLATES, name
-        TEMPLATES[name] = TaskTemplate(name, group, level, kind, tuple(sites) or (group,), make)
+        named = tuple(sites) or (group,)
+        TEMPLATES[name] = TaskTemplate(name, group, level, kind, named, make, tuple(tags))
         return make
 
     return register

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from palaestra.environments.families.real_sites import shop_tasks
+from palaestra.environments.families.real_sites import cms_tasks, forum_tasks, shop_tasks
+from palaestra.environments.families.real_sites.atlas import (
+    encyclopedia_tasks,
+    hop_tasks,
+    look_tasks,
+    map_tasks,
+    talk_tasks,
+)
 from palaestra.environments.families.real_sites.task_template import (
     LEVELS,
     TEMPLATES,
     TaskTemplate,
 )
 
-MODULES = (shop_tasks,)
+MODULES = (
+    shop_tasks,
+    forum_tasks,
+    cms_tasks,
+    encyclopedia_tasks,
+    map_tasks,
+    hop_tasks,
+    look_tasks,
+    talk_tasks,
+)
 
 
 def chosen(name: str) -> tuple[TaskTemplate, ...]:
-    """Return the templates of an environment: of a level (`shop-easy`), or one (`shop:NAME`)."""
+    """Return the templates of an environment: of a level (`shop-easy`), a tag, or one alone."""
     group, _, alone = name.partition(":")
-    if alone:
+    if alone in TEMPLATES:
         return (TEMPLATES[alone],)
+    if alone:
+        return tuple(one for one in TEMPLATES.values() if one.group == group and alone in one.tags)
     group, _, level = name.rpartition("-")
     return tuple(one for one in TEMPLATES.values() if (one.group, one.level) == (group, level))
 
@@ -25,5 +43,6 @@ def names() -> list[str]:
     """Return the names of all environments."""
     groups = dict.fromkeys(one.group for one in TEMPLATES.values())
     levels = [f"{group}-{level}" for group in groups for level in LEVELS]
+    tags = dict.fromkeys(f"{one.group}:{tag}" for one in TEMPLATES.values() for tag in one.tags)
     single = [f"{one.group}:{one.name}" for one in TEMPLATES.values()]
-    return [name for name in levels if chosen(name)] + single
+    return [*(name for name in levels if chosen(name)), *tags, *single]

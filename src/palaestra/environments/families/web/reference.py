@@ -7,14 +7,16 @@ that are not open yet can be written down. All of it is tried on a copy of the w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from palaestra.core.bm25 import words
 from palaestra.core.element import Element
 from palaestra.core.gesture import Gesture, Words
 from palaestra.environments.families.apps.composing.goal import Call
-from palaestra.environments.families.web.app_sites import AppSites, host_of
+from palaestra.environments.families.web.app_sites import host_of
+from palaestra.environments.families.web.pages.app_site import AppSite, Page
 from palaestra.environments.families.web.pages.following import Fill, Open, steps_of
 from palaestra.environments.families.web.pages.forms import ON
 from palaestra.environments.families.web.pages.page_reader import PageField, PageForm, PageReader
@@ -24,10 +26,23 @@ CALLED = {"text": "field", "box": "checkbox", "choice": "combobox", "hidden": ""
 """What people call fields of a form."""
 
 
+class PageSource(Protocol):
+    """Who answers requests, as `AppSites` does."""
+
+    @property
+    def by_host(self) -> Mapping[str, AppSite]:
+        """The sites of apps."""
+        ...
+
+    def respond(self, method: str, url: str, body: str = "") -> Page | None:
+        """Answer a request; None: no site has that host."""
+        ...
+
+
 class Walk:
     """Somebody who uses the sites of a copy of a world, and writes down the gestures."""
 
-    def __init__(self, sites: AppSites, url: str, elements: Sequence[Element] = ()) -> None:
+    def __init__(self, sites: PageSource, url: str, elements: Sequence[Element] = ()) -> None:
         """Begin at a page.
 
         Args:
@@ -80,20 +95,31 @@ class Walk:
         return True
 
     def _ask(self, url: str) -> bool:
-        """Open a page by the form that asks for its rows, if that has a field for each wish."""
+        """Open a page by a form that asks for it, if that has a field for each wish."""
         page, _, query = url.partition("?")
         wanted = dict(parse_qsl(query))
-        there = self.url.partition("?")[0] == page
-        if not wanted or not (there or self._click(page)):
+        if not wanted:
             return False
-        form = self._form("get")
-        if form is None or not wanted.keys() <= form.fields.keys():
+        form = self._asking(page, wanted)
+        if form is None and self.url.partition("?")[0] != page and self._click(page):
+            form = self._asking(page, wanted)
+        if form is None:
             return False
         for name, text in wanted.items():
             self._put(form.fields[name], text)
         self._click_button(form)
         self._show(f"{page}?{urlencode(form.sent())}")
         return True
+
+    def _asking(self, page: str, wanted: Mapping[str, str]) -> PageForm | None:
+        """Return the form of the open page that asks for rows of another one with these wishes."""
+        for form in self.page.forms:
+            if form.method != "get" or urljoin(self.url, form.action) != page:
+                continue
+            hidden = {name: one.value for name, one in form.fields.items() if one.kind == "hidden"}
+            if wanted.keys() <= form.fields.keys() and hidden.items() <= wanted.items():
+                return form
+        return None
 
     def _go_by_row(self, url: str) -> bool:
         """Open a page from that of the row that it is about."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from palaestra.environments.families.apps.compiler.api import Caller
 from palaestra.environments.families.apps.compiler.verbs import reading
@@ -22,10 +23,19 @@ def ask(call: Caller, question: str) -> Row:
     Returns:
         answer: string
     """
-    asked = set(re.findall(r"\w+", question.casefold()))
     known = call.state.find(FACT, owner=call.person)
-    answers = [row["answer"] for row in known if asked & set(row["keywords"].split())]
-    return {"answer": "\n".join(answers) or UNKNOWN}
+    return {"answer": told([(row["keywords"], row["answer"]) for row in known], question)}
+
+
+def told(facts: Iterable[tuple[str, str]], question: str) -> str:
+    """Return what somebody answers who knows some facts: those with a key word of the question.
+
+    Args:
+        facts: key words, separated by spaces, each with what is said.
+        question: one that was asked.
+    """
+    asked = set(re.findall(r"\w+", question.casefold()))
+    return "\n".join(fact for words, fact in facts if asked & set(words.split())) or UNKNOWN
 
 
 VERBS = (ask,)

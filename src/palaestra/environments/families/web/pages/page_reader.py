@@ -124,6 +124,8 @@ class PageReader(HTMLParser):
             self.forms.append(PageForm(given["method"], given["action"]))
         elif tag == "input":
             self._add_input(given)
+        elif tag == "img":
+            self._add("image").name = given.get("alt", "")
         elif tag in ROLES:
             node = self._add(given.get("role") or ROLES[tag])
             if tag == "h1":

@@ -1,0 +1,1 @@
+"""Two sites over real data of the world: an encyclopedia of countries, and a map of towns."""
