@@ -85,7 +85,7 @@ class Adapter(Environment):
 class Replayed(Adapter):
     """An adapter whose snapshot is its task and the actions so far, which are replayed.
 
-    A snapshot may also hold the state (`_state`); where that comes back, nothing is replayed.
+    A snapshot may also hold the state (`_saved_state`); where that comes back, nothing is replayed.
     """
 
     package: str = "1"  # the package's version; a snapshot of another version is refused
@@ -108,7 +108,7 @@ class Replayed(Adapter):
         """Return the task and the actions so far, which lead to the same state."""
         if Capability.SNAPSHOT not in self.spec.capabilities:
             self._undeclared(Capability.SNAPSHOT)
-        body = encode(self._current(), self._past) + b"\n" + self._state()
+        body = encode(self._current(), self._past) + b"\n" + self._saved_state()
         return self._saved(body, self.package)
 
     def restore(self, snapshot: bytes) -> None:
@@ -124,12 +124,12 @@ class Replayed(Adapter):
         for action in actions:
             self.step(action)
 
-    def _state(self) -> bytes:
+    def _saved_state(self) -> bytes:
         """Return the present state, for worlds that can return to one; empty: they replay."""
         return b""
 
     def _return_to(self, task: Task, state: bytes) -> bool:
-        """Return to a state of the task that `_state` gave; whether it is exactly that one."""
+        """Return to a state of the task that `_saved_state` gave; whether it is exactly that one."""
         return False
 
 

@@ -151,7 +151,7 @@ class Web(
 
     # ── snapshots: the rows and the page, where they say all ─────────────────
 
-    def _state(self) -> bytes:
+    def _saved_state(self) -> bytes:
         if self._over or not self._past or not isinstance(self._browser, PictureBrowser):
             return b""
         page = self._browser.save()
