@@ -16,13 +16,15 @@ from vulture import Vulture
 
 ROOT = Path(__file__).parents[1]
 SEARCHED = ("src", "benchmarks", "recipes", "scripts")
-REGISTERED = ("@component", "@model_validator", "@field_validator", "@on_model", "@on_field")
+REGISTERED = (
+    "@component", "@model_validator", "@field_validator", "@on_model", "@on_field", "@template"
+)  # fmt: skip
 
 ALLOWED = {
     "read by other packages, which call or look these up by name": """
         allow_bf16_reduced_precision_reduction attention_mask _control_tokens capture_signals
         convert_tokens_to_ids cwd
-        action_set make_model max_prompt_tokens model_name
+        action_set make_model max_prompt_tokens
         decoder do_GET encode_special_tokens format_message get_template_vars handle_data
         handle_endtag handle_starttag ignore_merges
         is_connected log_message max_steps normalizer on_files on_page_markdown
@@ -53,7 +55,7 @@ def named() -> set[str]:
     """Return the names in strings such as "module:Class", and those that templates read."""
     found: set[str] = set()
     for path in (ROOT / "src").rglob("*.py"):
-        found |= set(re.findall(r"\"[\w.]*:(\w+)\"", path.read_text()))
+        found |= set(re.findall(r"\"[\w.{}]*:(\w+)\"", path.read_text()))
     for path in (ROOT / "src").rglob("*.html"):
         found |= set(re.findall(r"\.(\w+)", path.read_text()))
     return found
