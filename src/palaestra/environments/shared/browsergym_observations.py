@@ -102,7 +102,8 @@ def dom_snapshot(elements: Sequence[Element]) -> dict[str, Any]:
     rooted = _rooted(elements)
     worded = {element.parent for element in rooted if element.role == TEXT}
     number_of: dict[str | None, int] = {None: 0}
-    parents, types, names, values, attributes = [-1], [9], [at("#document")], [at("")], [[]]
+    parents, types, names, values = [-1], [9], [at("#document")], [at("")]
+    attributes: list[list[int]] = [[]]
     for element in rooted:
         number_of[element.id] = len(parents)
         parents.append(number_of[element.parent])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,7 @@ if find_spec("miniwob") is None:
 if why := browser_missing():
     pytest.skip(why, allow_module_level=True)
 
+from palaestra.environments.families.miniwob import pages
 from palaestra.environments.families.miniwob.environment import MiniWob
 from palaestra.environments.families.miniwob.pages import MIXTURES, names, of_task
 from palaestra.environments.families.miniwob.solver import SOLVERS, Page, plan
@@ -65,6 +67,23 @@ def test_every_page_begins_equally_and_lasts_a_minute(name: str) -> None:
     assert not last.success or name in ("hover-shape", "chase-circle")
     world.close()
     other.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(filter(pages.can_begin_again, pages.names())))
+def test_a_used_page_begins_as_one_that_was_loaded(name: str) -> None:
+    used, fresh = MiniWob(name), MiniWob(name)
+    for index in range(4):
+        task, rng = tasks(f"miniwob/{name}").task(Split.VALIDATION, index), random.Random(index)
+        fresh.close()
+        assert used.reset(task) == fresh.reset(task)
+        assert used.picture() == fresh.picture()
+        for _ in range(3):
+            action = fresh.sample_action(rng)
+            assert used.step(action) == fresh.step(action)
+            assert used.elements() == fresh.elements()
+    used.close()
+    fresh.close()
 
 
 def begun(name: str, index: int = 0) -> MiniWob:

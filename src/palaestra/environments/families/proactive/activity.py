@@ -105,7 +105,7 @@ class Errand:
         with closing(_untouched(world)) as copy:
             if not copy.call(call.api, call.arguments, MAIN).ok:
                 return False
-            judge = Judge(world.suite.blueprints)
+            judge = Judge(world.state.columns)
             ways = list(self._ways(world, judge))
             return bool(ways) and judge.verdict(copy.state.changes(), "", ways).success
 

@@ -39,6 +39,7 @@ class Cms(DjangoApplication):
             "draft_title", "latest_revision_id", "live_revision_id", "numchild",
         ),
         "wagtailcore_pagelogentry": (),
+        "wagtailcore_pagesubscription": (),
         "wagtailcore_referenceindex": (),
         "wagtailcore_revision": (),
         "wagtailusers_userprofile": (),
@@ -87,8 +88,10 @@ def _article(rng: random.Random, section: Any, title: str, author: Any) -> None:
         page = section.add_child(
             instance=Article(
                 title=title, slug=slugify(title), author=name, intro=intro,
-                body=f"<p>{title}. {intro} {name} reports.</p>", owner=author,
-                live=rng.random() < 0.8,
+                owner=author, live=False,
+                body=f'<p data-block-key="first">{title}. {intro} {name} reports.</p>',
             )
         )  # fmt: skip
-        page.save_revision(user=author)
+        revision = page.save_revision(user=author)
+        if rng.random() < 0.7:
+            revision.publish()

@@ -16,7 +16,7 @@ FORUM = (
 )  # fmt: skip
 CMS = (
     "contrib.forms", "contrib.redirects", "embeds", "sites", "users", "snippets", "documents",
-    "images", "admin",
+    "images", "search", "admin",
 )  # fmt: skip
 CONTEXT = (
     "django.template.context_processors.request",
@@ -113,6 +113,9 @@ def _settings() -> dict[str, Any]:
         "WAGTAIL_ENABLE_UPDATE_CHECK": False,
         "WAGTAIL_ENABLE_WHATS_NEW_BANNER": False,
         "WAGTAIL_GRAVATAR_PROVIDER_URL": None,
+        "WAGTAILSEARCH_BACKENDS": {
+            "default": {"BACKEND": "modelsearch.backends.database.fallback"}
+        },
     }
     return {
         **shop,

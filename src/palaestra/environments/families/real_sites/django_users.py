@@ -10,6 +10,7 @@ from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.real_sites.application import BEGIN
 
 PASSWORD = "blue-kettle-42"  # of everybody
+SALT = "0123456789abcdefghijkl"  # as long as Django wants it, else it makes another at a login
 
 
 def made_users(people: Sequence[Person]) -> list[Any]:
@@ -17,7 +18,7 @@ def made_users(people: Sequence[Person]) -> list[Any]:
     from django.contrib.auth.hashers import make_password
     from django.contrib.auth.models import User
 
-    word = make_password(PASSWORD, "salt")
+    word = make_password(PASSWORD, SALT)
     return User.objects.bulk_create(
         User(
             username=f"{one.first}.{one.surname}".lower(),

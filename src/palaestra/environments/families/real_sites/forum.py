@@ -63,6 +63,8 @@ class Forum(DjangoApplication):
         from machina.core.db.models import get_model
 
         users = made_users(draw_people(rng, PEOPLE))
+        profile = get_model("forum_member", "ForumProfile")
+        profile.objects.bulk_create(profile(user=user) for user in users)
         forum, boards = get_model("forum", "Forum"), []
         for category, names in BOARDS.items():
             parent = forum.objects.create(name=category, type=forum.FORUM_CAT)

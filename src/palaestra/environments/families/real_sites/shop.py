@@ -38,6 +38,7 @@ class Shop(DjangoApplication):
     middleware = ("oscar.apps.basket.middleware.BasketMiddleware",)
     unjudged: ClassVar = {
         **DjangoApplication.unjudged,
+        "address_useraddress": ("hash", "search_text", "num_orders_as_shipping_address"),
         "analytics_productrecord": (),
         "analytics_userproductview": (),
         "analytics_userrecord": (),
@@ -101,7 +102,8 @@ def _products(rng: random.Random) -> list[Any]:
         material, weight = rng.choice(MATERIALS), 50 * rng.randint(2, 60)
         product = models["Product"].objects.create(
             product_class=goods, title=f"{make} {kind}", slug=f"{make}-{kind}".lower(),
-            upc=f"CS{number:04d}", description=f"A {kind.lower()} of {material} by {make}.",
+            upc=f"CS{number:04d}", meta_description="",
+            description=f"<p>A {kind.lower()} of {material} by {make}.</p>",
         )  # fmt: skip
         models["ProductCategory"].objects.create(product=product, category=categories[category])
         models["ProductImage"].objects.create(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palaestra.environments.families.real_sites import shop_tasks
+from palaestra.environments.families.real_sites import cms_tasks, forum_tasks, shop_tasks
 from palaestra.environments.families.real_sites.atlas import (
     encyclopedia_tasks,
     hop_tasks,
@@ -18,6 +18,8 @@ from palaestra.environments.families.real_sites.task_template import (
 
 MODULES = (
     shop_tasks,
+    forum_tasks,
+    cms_tasks,
     encyclopedia_tasks,
     map_tasks,
     hop_tasks,
