@@ -10,6 +10,7 @@ from PIL import Image
 
 from palaestra.browser import page_snapshot
 from palaestra.browser.shared_browser import new_session
+from palaestra.browser.sites import Request, Response
 from palaestra.browser.web_gestures import do
 from palaestra.browser.web_session import BEGIN, WebSession
 from palaestra.core.element import Element
@@ -276,6 +277,28 @@ def test_a_page_that_can_begins_again_without_a_load(shared: WebSession) -> None
 
 
 @pytest.mark.slow
+def test_cookies_go_to_the_host_that_set_them(shared: WebSession) -> None:
+    seen: dict[str, str] = {}
+
+    def site(request: Request) -> Response:
+        seen[request.address] = request.headers.get("Cookie", "")
+        link = b"<a href='http://other/'>Other</a> <a href='/again'>Again</a>"
+        return Response(link, cookies=("a=1; HttpOnly", "b=2; Max-Age=60"))
+
+    sites = {"shop": site, "other": site}
+    shared.begin(sites, "http://shop/", 1, cookies={"shop": {"sid": "7"}})
+    act(shared, "click 'Again'", "click 'Other'", "click 'Again'")
+    assert seen == {
+        "http://shop/": "sid=7",
+        "http://shop/again": "sid=7; a=1; b=2",
+        "http://other/": "",
+        "http://other/again": "a=1; b=2",
+    }
+    assert shared.run("document.cookie") == "b=2"
+    shared.begin(sites, "http://shop/", 1)
+    assert seen["http://shop/"] == ""
+
+
 def test_a_page_of_fifty_thousand_elements_is_named_as_such(shared: WebSession) -> None:
     (page,) = opened(shared, "/huge").elements()
     assert page.name.startswith("This page has 50,005 elements, more than the 20,000 that are read")

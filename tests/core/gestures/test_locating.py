@@ -43,6 +43,10 @@ SHOP = [
         (Words("sell it"), "11"),
         (Words("the terms link"), "12"),
         (Words("the checkbox"), "13"),
+        (Words("the first button"), "8"),
+        (Words("second button"), "11"),
+        (Words("first Buy"), "8"),
+        (Words("the second Buy"), "10"),
     ],
 )
 def test_a_target_stands_for_one_element(target: Target, id: str) -> None:
@@ -55,6 +59,7 @@ def test_a_target_stands_for_one_element(target: Target, id: str) -> None:
         (Id("99"), "There is no element [99]: it has gone or never was"),
         (Mark(6), "There is no mark #6: they go from #1 to #5."),
         (Words("Buy"), "'Buy' fits 2 elements: [8] button 'Buy', [10] link 'Buy'; name one by"),
+        (Words("the third button"), "No element fits 'the third button'"),
         (Words("the button"), "fits 2 elements: [8] button 'Buy', [11] button 'Sell"),
         (Words("the Pay button"), "No element fits 'the Pay button': there are [7] textbox"),
         (Words(""), "No element fits ''"),

@@ -127,8 +127,8 @@ def _worded(text: str, elements: Sequence[Element]) -> Element:
         return _only(text, found)
     plain = [word for word in asked if word not in _ARTICLES]
     if plain and plain[0] in _ORDINALS:
-        place = _ORDINALS.index(plain[0])
-        if place < len(found := _called(plain[1:], acted_on, elements)):
+        place, rest = _ORDINALS.index(plain[0]), plain[1:]
+        if place < len(found := _called(rest, acted_on, elements) or _best(rest, acted_on)):
             return found[place]
     for among in (acted_on, elements):
         if found := _best(plain, among):

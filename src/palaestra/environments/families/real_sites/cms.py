@@ -15,11 +15,31 @@ from palaestra.environments.families.real_sites.django_users import made_users
 PEOPLE = 6
 SECTIONS = ("News", "Culture", "Sport", "Notices")
 HEADLINES = {
-    "News": ("Bridge closed until spring", "New mayor elected", "Water prices rise", "School gets a library"),
-    "Culture": ("Choir wins a prize", "Museum opens late", "Film night in the park", "Painter returns home"),
-    "Sport": ("Rowers lose the final", "Chess club moves", "Marathon needs helpers", "New goal posts"),
-    "Notices": ("Bins collected on Tuesday", "Market moves indoors", "Office hours change", "Lost dog"),
-}  # fmt: skip
+    "News": (
+        "Bridge closed until spring",
+        "New mayor elected",
+        "Water prices rise",
+        "School gets a library",
+    ),
+    "Culture": (
+        "Choir wins a prize",
+        "Museum opens late",
+        "Film night in the park",
+        "Painter returns home",
+    ),
+    "Sport": (
+        "Rowers lose the final",
+        "Chess club moves",
+        "Marathon needs helpers",
+        "New goal posts",
+    ),
+    "Notices": (
+        "Bins collected on Tuesday",
+        "Market moves indoors",
+        "Office hours change",
+        "Lost dog",
+    ),
+}
 INTROS = (
     "What changes for all of us.", "A report from the town hall.", "Neighbours tell their story.",
     "Our reporter was there.", "The last word is not spoken.",
@@ -36,7 +56,8 @@ class Cms(DjangoApplication):
         "wagtailadmin_editingsession": (),
         "wagtailcore_modellogentry": (),
         "wagtailcore_page": (
-            "draft_title", "latest_revision_id", "live_revision_id", "numchild",
+            "draft_title", "first_published_at", "last_published_at", "latest_revision_created_at",
+            "latest_revision_id", "live_revision_id", "numchild",
         ),
         "wagtailcore_pagelogentry": (),
         "wagtailcore_pagesubscription": (),
@@ -73,12 +94,13 @@ class Cms(DjangoApplication):
                 for title in SECTIONS
             ]
         for section in sections:
-            for title in rng.sample(HEADLINES[section.title], 3):
-                _article(rng, section, title, rng.choice(users[1:]))
+            for number, title in enumerate(rng.sample(HEADLINES[section.title], 3)):
+                live = number < 2 or rng.random() < 0.4
+                _article(rng, section, title, rng.choice(users[1:]), live)
         return int(users[0].pk)
 
 
-def _article(rng: random.Random, section: Any, title: str, author: Any) -> None:
+def _article(rng: random.Random, section: Any, title: str, author: Any, live: bool) -> None:
     from django.utils.text import slugify
 
     from palaestra.environments.families.real_sites.cms_pages.models import Article
@@ -93,5 +115,5 @@ def _article(rng: random.Random, section: Any, title: str, author: Any) -> None:
             )
         )  # fmt: skip
         revision = page.save_revision(user=author)
-        if rng.random() < 0.7:
+        if live:
             revision.publish()

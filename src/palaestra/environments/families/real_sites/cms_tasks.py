@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from palaestra.environments.families.apps.state import Row
-from palaestra.environments.families.real_sites.cms import HEADLINES, INTROS, SECTIONS
+from palaestra.environments.families.real_sites.cms import HEADLINES, INTROS
 from palaestra.environments.families.real_sites.site_world import SiteWorld
 from palaestra.environments.families.real_sites.task_template import (
     Deed,
@@ -22,10 +22,10 @@ TITLES = ("Nothing new under the sun", "A quiet week", "What the river brings")
 PUBLISH = ("click 'More actions button'", "click 'Publish button'")
 
 
-def articles(world: SiteWorld, rng: random.Random, number: int, live: int = 1) -> list[Row] | None:
-    """Return pages of articles that are live, or drafts; None: there are too few."""
-    found = world.rows(PAGE, "live = ? AND id IN (SELECT page_ptr_id FROM cms_pages_article)", (live,))
-    return rng.sample(found, number) if len(found) >= number else None
+def articles(world: SiteWorld, live: bool) -> list[Row]:
+    """Return the pages of articles that are live, or of drafts."""
+    where = "live = ? AND id IN (SELECT page_ptr_id FROM cms_pages_article)"
+    return world.rows(PAGE, where, (int(live),))
 
 
 def edit(page: Row) -> str:
@@ -35,8 +35,7 @@ def edit(page: Row) -> str:
 @template("cms", "easy", "find")
 def author_of(world: SiteWorld, rng: random.Random) -> SiteTask:
     """Say who wrote an article."""
-    found = articles(world, rng, 1) or []
-    page = found[0]
+    page = rng.choice(articles(world, live=True))
     author = world.row(ARTICLE, page["id"])["author"]
     return SiteTask(
         f"Who is the author of the article '{page['title']}'? Full name.",
@@ -65,7 +64,7 @@ def drafts(world: SiteWorld, rng: random.Random) -> SiteTask | None:
 @template("cms", "medium", "change")
 def change_intro(world: SiteWorld, rng: random.Random) -> SiteTask:
     """Change the intro of an article, and publish it."""
-    page, other = articles(world, rng, 2) or []
+    page = rng.choice(articles(world, live=True))
     row = world.row(ARTICLE, page["id"])
     intro = rng.choice([one for one in INTROS if one != row["intro"]])
 
@@ -76,7 +75,7 @@ def change_intro(world: SiteWorld, rng: random.Random) -> SiteTask:
         f"Change the intro of the article '{page['title']}' to '{intro}', and publish it.",
         deeds=(Deed(way(page), (updated(ARTICLE, row, intro=intro),)),),
         wrong=(
-            WrongEnd(way(page)[:-2] + ("click 'Save draft button'",)),
+            WrongEnd((*way(page)[:-2], "click 'Save draft button'")),
             WrongEnd((edit(page), f"type 'Author field' {intro!r} clear", *PUBLISH)),
         ),
     )
@@ -85,7 +84,7 @@ def change_intro(world: SiteWorld, rng: random.Random) -> SiteTask:
 @template("cms", "medium", "change")
 def rename_article(world: SiteWorld, rng: random.Random) -> SiteTask:
     """Change the title of an article, and publish it."""
-    page, other = articles(world, rng, 2) or []
+    page, other = rng.sample(articles(world, live=True), 2)
     title = rng.choice(TITLES)
 
     def way(one: Row) -> tuple[str, ...]:
@@ -101,10 +100,10 @@ def rename_article(world: SiteWorld, rng: random.Random) -> SiteTask:
 @template("cms", "easy", "change")
 def publish_draft(world: SiteWorld, rng: random.Random) -> SiteTask | None:
     """Publish a draft."""
-    found = articles(world, rng, 1, live=0)
-    if found is None:
+    found = articles(world, live=False)
+    if not found:
         return None
-    [page] = found
+    page = rng.choice(found)
     way = (edit(page), *PUBLISH)
     return SiteTask(
         f"Publish the draft '{page['title']}'.",
@@ -116,7 +115,7 @@ def publish_draft(world: SiteWorld, rng: random.Random) -> SiteTask | None:
 @template("cms", "easy", "moderate")
 def unpublish(world: SiteWorld, rng: random.Random) -> SiteTask:
     """Take an article off the site."""
-    page, other = articles(world, rng, 2) or []
+    page, other = rng.sample(articles(world, live=True), 2)
 
     def way(one: Row) -> tuple[str, ...]:
         return (f"go '{ADDRESS}/pages/{one['id']}/unpublish/'", "click 'Yes, unpublish it button'")

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from palaestra.browser.sites import Request, Response
 from palaestra.environments.families.real_sites import django_clock, wsgi
@@ -27,6 +27,7 @@ from palaestra.environments.families.real_sites.django_settings import MIDDLEWAR
 from palaestra.environments.families.real_sites.pictures import drawn_picture
 from palaestra.environments.families.real_sites.site_database import SiteTemplate, opened
 
+Found = TypeVar("Found")
 SESSION = "sessionid"  # the cookie of whoever is signed in
 UPLOADS = "CREATE TABLE uploaded_file (name TEXT PRIMARY KEY, content BLOB NOT NULL)"
 TEMPLATES = 32  # worlds of an application that are kept
@@ -36,7 +37,10 @@ class DjangoApplication(Application):
     """An application of Django."""
 
     middleware: ClassVar[tuple[str, ...]]  # beside what all have
-    unjudged: ClassVar[Mapping[str, Collection[str]]] = {"django_session": (), "auth_user": ("last_login",)}
+    unjudged: ClassVar[Mapping[str, Collection[str]]] = {
+        "django_session": (),
+        "auth_user": ("last_login",),
+    }
 
     @abstractmethod
     def urls(self) -> list[Any]:
@@ -46,6 +50,9 @@ class DjangoApplication(Application):
     def populate(self, rng: random.Random) -> int:
         """Make a world's rows with Django's models; return the id of the user to sign in."""
 
+    def check(self) -> None:
+        in_thread(lambda: None)
+
     def template(self, seed: int) -> SiteTemplate:
         return _template(self, seed)
 
@@ -54,14 +61,14 @@ class DjangoApplication(Application):
         return {SESSION: session[0]}
 
     def respond(self, site: OpenSite, request: Request) -> Response:
-        return _thread(os.getpid()).submit(self._respond, site, request).result()
+        return in_thread(self._respond, site, request)
 
     def _respond(self, site: OpenSite, request: Request) -> Response:
         path = request.path
         if path.startswith("/static/"):
             return _static_file(path.removeprefix("/static/"))
-        if path.startswith("/media/drawn/"):
-            return Response(drawn_picture(path), "image/png", lasting=True)
+        if path.startswith("/media/"):
+            return _picture(site, path.removeprefix("/media/"))
         # Not by the number of requests: a page's own may come in any order.
         seed = f"{site.seed} {site.now} {request.method} {request.address} {request.body!r}"
         with serving(site.database.connection, site.now, seed):
@@ -90,7 +97,17 @@ def serving(connection: sqlite3.Connection, now: datetime, seed: str) -> Iterato
 @cache
 def _thread(process: int) -> ThreadPoolExecutor:
     """Return the thread in which a process's requests are answered."""
-    return ThreadPoolExecutor(1, "sites", configure)
+    return ThreadPoolExecutor(1, "sites")
+
+
+def in_thread(function: Callable[..., Found], *given: object) -> Found:
+    """Return what a function returns that uses Django, which is configured before."""
+
+    def configured() -> Found:
+        configure()
+        return function(*given)
+
+    return _thread(os.getpid()).submit(configured).result()
 
 
 @cache
@@ -107,7 +124,7 @@ def _base() -> bytes:
 
 @lru_cache(TEMPLATES)
 def _template(application: DjangoApplication, seed: int) -> SiteTemplate:
-    return _thread(os.getpid()).submit(_populated, application, seed).result()
+    return in_thread(_populated, application, seed)
 
 
 def _populated(application: DjangoApplication, seed: int) -> SiteTemplate:
@@ -156,6 +173,18 @@ def _handler(application: DjangoApplication) -> Callable[..., Any]:
     handler = WSGIHandler()
     handler._middleware_chain = with_addresses(handler._middleware_chain)
     return handler
+
+
+def _picture(site: OpenSite, name: str) -> Response:
+    """Return a picture that is drawn, or a file that was uploaded."""
+    if (drawn := drawn_picture(name)) is not None:
+        return Response(drawn, "image/png", lasting=True)
+    read = site.database.connection.execute(
+        "SELECT content FROM uploaded_file WHERE name = ?", (name,)
+    ).fetchone()
+    if read is None:
+        return Response(b"There is no such file.", "text/plain", 404)
+    return Response(read[0], mimetypes.guess_type(name)[0] or "application/octet-stream")
 
 
 @cache

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, MutableMapping
+from functools import cache
 from typing import Any
 
 from palaestra.core.errors import InputError
@@ -38,12 +40,14 @@ MIDDLEWARE = (
 """What the requests of all sites pass through."""
 
 
+@cache
 def configure() -> None:
     """Configure Django in this process, and load the applications; once.
 
     Raises:
         InputError: other code of this process has configured it already.
     """
+    import django
     from django.conf import settings
 
     if settings.configured:
@@ -53,8 +57,7 @@ def configure() -> None:
         )
     django_clock.install()
     settings.configure(**_settings())
-    import django
-
+    logging.getLogger("django").addHandler(logging.NullHandler())  # a page says what went wrong
     django.setup()
     django_clock.install_in_applications()
 

@@ -1,9 +1,10 @@
 """Sites: real applications in a real browser, and tasks judged by the rows that are left.
 
 Ids: `sites/shop-easy`, `sites/shop-medium` and so on: templates of a site and a level.
-`sites/shop:NAME`: one template, or those with a tag. Actions are gestures (`core/gesture.py`); a task ends with
-`answer '…'`, or with `give up` if what it asks for cannot be done. After WebArena (Zhou et al.
-2024) and WorkArena (Drouin et al. 2024); ours: the worlds, which are drawn by seed, and the tasks.
+`sites/shop:NAME`: one template, or those with a tag. Actions are gestures (`core/gesture.py`); a
+task ends with `answer '…'`, or with `give up` if what it asks for cannot be done. After WebArena
+(Zhou et al. 2024) and WorkArena (Drouin et al. 2024); ours: the worlds, which are drawn by seed,
+and the tasks.
 """
 
 from __future__ import annotations

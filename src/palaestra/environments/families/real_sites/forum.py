@@ -19,13 +19,18 @@ BOARDS = {
     "Exchange": ("For sale", "Lost and found"),
 }
 SUBJECTS = {
-    "Traffic": ("Roadworks on the bridge", "New bus line", "Cycle lane proposal", "Parking permits"),
+    "Traffic": (
+        "Roadworks on the bridge",
+        "New bus line",
+        "Cycle lane proposal",
+        "Parking permits",
+    ),
     "Events": ("Summer fair volunteers", "Choir rehearsal", "Book club in May", "Market day moved"),
     "Repairs": ("Leaking tap", "Squeaking door", "Broken gutter", "Which drill to buy"),
     "Gardening": ("Slugs in the lettuce", "Pruning roses", "Compost smells", "Apple tree diseases"),
     "For sale": ("Child's bicycle", "Oak bookcase", "Two garden chairs", "Sewing machine"),
     "Lost and found": ("Grey cat missing", "Keys found", "Lost umbrella", "Blue scarf found"),
-}  # fmt: skip
+}
 REPLIES = (
     "I have seen the same last week.", "Thank you for telling us.", "Could you say where exactly?",
     "I can help on Saturday.", "Please ask the town hall.", "That worked for me, too.",
@@ -78,9 +83,7 @@ class Forum(DjangoApplication):
         return int(users[0].pk)
 
 
-def _topic(
-    rng: random.Random, board: Any, subject: str, posters: list[Any], number: int
-) -> None:
+def _topic(rng: random.Random, board: Any, subject: str, posters: list[Any], number: int) -> None:
     """Write a topic of some days ago, with replies; now and then the last one is not approved."""
     from machina.core.db.models import get_model
 

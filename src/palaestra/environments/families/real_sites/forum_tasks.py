@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from palaestra.environments.families.apps.state import Change, Row
-from palaestra.environments.families.real_sites.forum import REPLIES, SUBJECTS
+from palaestra.environments.families.real_sites.forum import SUBJECTS
 from palaestra.environments.families.real_sites.site_world import SiteWorld
 from palaestra.environments.families.real_sites.task_template import (
     Deed,
@@ -17,7 +17,11 @@ from palaestra.environments.families.real_sites.task_template import (
     updated,
 )
 
-TOPIC, POST, BOARD = "forum.forum_conversation_topic", "forum.forum_conversation_post", "forum.forum_forum"
+TOPIC, POST, BOARD = (
+    "forum.forum_conversation_topic",
+    "forum.forum_conversation_post",
+    "forum.forum_forum",
+)
 ADDRESS = "http://forum.example"
 TEXTS = ("I agree with you all.", "Please count me in.", "There was a letter about it.")
 
@@ -36,7 +40,7 @@ def page_of(world: SiteWorld, topic: Row) -> tuple[str, ...]:
     return f"click 'first {board} link'", f"click 'first {topic['subject']} link'"
 
 
-def address_of(world: SiteWorld, topic: Row, deed: str) -> str:
+def address_of(topic: Row, deed: str) -> str:
     """Return the address of a moderator's page about a topic."""
     return f"go '{ADDRESS}/moderation/topic/{topic['slug']}-{topic['id']}/{deed}/'"
 
@@ -154,7 +158,7 @@ def lock_topic(world: SiteWorld, rng: random.Random) -> SiteTask:
     topic, other = topics(world, rng, 2)
 
     def way(one: Row) -> tuple[str, ...]:
-        return (address_of(world, one, "lock"), "click 'Yes button'")
+        return (address_of(one, "lock"), "click 'Yes button'")
 
     return SiteTask(
         f"You moderate this forum. Lock the topic '{topic['subject']}'.",
@@ -168,12 +172,8 @@ def pin_topic(world: SiteWorld, rng: random.Random) -> SiteTask:
     """Make a topic sticky."""
     topic, other = topics(world, rng, 2)
 
-    def way(one: Row, deed: str = "change/sticky") -> tuple[str, ...]:
-        board = board_of(world, one)
-        return (
-            f"go '{ADDRESS}/moderation/topic/{one['slug']}-{one['id']}/{deed}/'",
-            "click 'Yes button'",
-        )
+    def way(one: Row) -> tuple[str, ...]:
+        return (address_of(one, "change/sticky"), "click 'Yes button'")
 
     return SiteTask(
         f"You moderate this forum. Change the topic '{topic['subject']}' to a sticky topic.",
@@ -194,7 +194,7 @@ def delete_topic(world: SiteWorld, rng: random.Random) -> SiteTask:
     topic, other = topics(world, rng, 2)
 
     def way(one: Row) -> tuple[str, ...]:
-        return (address_of(world, one, "delete"), "click 'Yes button'")
+        return (address_of(one, "delete"), "click 'Yes button'")
 
     return SiteTask(
         f"You moderate this forum. Delete the topic '{topic['subject']}' with all its posts.",
@@ -249,7 +249,7 @@ def unknown_topic(world: SiteWorld, rng: random.Random) -> SiteTask:
     there = {one["subject"] for one in world.rows(TOPIC)}
     subject = rng.choice(sorted({one for all in SUBJECTS.values() for one in all} - there))
     [other] = topics(world, rng, 1)
-    lock = (address_of(world, other, "lock"), "click 'Yes button'")
+    lock = (address_of(other, "lock"), "click 'Yes button'")
     return SiteTask(
         f"You moderate this forum. Lock the topic '{subject}'.",
         deeds=(Deed((f"type 'Search field' {subject!r} enter",)),),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from functools import cache
-from pathlib import PurePosixPath
 
 from PIL import Image, ImageDraw
 
@@ -24,13 +23,11 @@ def name_of(shape: str, colour: str) -> str:
 
 
 @cache
-def drawn_picture(path: str) -> bytes:
-    """Return the picture with the name at the end of a path, as a PNG.
-
-    Raises:
-        KeyError: the name says no colour that there is.
-    """
-    shape, _, colour = PurePosixPath(path).stem.partition("-")
+def drawn_picture(name: str) -> bytes | None:
+    """Return the picture of a name as a PNG; None: it is the name of none."""
+    shape, _, colour = name.removeprefix("drawn/").removesuffix(".png").partition("-")
+    if shape not in SHAPES or colour not in COLOURS or name != name_of(shape, colour):
+        return None
     picture = Image.new("RGB", (SIZE, SIZE), GROUND)
     pen, ink = ImageDraw.Draw(picture), COLOURS[colour]
     near, middle, far = 12, SIZE // 2, SIZE - 12

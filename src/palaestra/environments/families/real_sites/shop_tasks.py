@@ -447,7 +447,7 @@ def reject_review(world: SiteWorld, rng: random.Random) -> SiteTask:
         f"You run this shop. Reject the review of the {product['title']} by "
         f"{user['first_name']} {user['last_name']}.",
         deeds=(Deed(way, tuple(rows)),),
-        wrong=(WrongEnd((way[0], f"type 'Title field' 'x' clear", way[3])),),
+        wrong=(WrongEnd((way[0], "type 'Title field' 'x' clear", way[3])),),
     )
 
 
