@@ -129,7 +129,7 @@ class Replayed(Adapter):
         return b""
 
     def _return_to(self, task: Task, state: bytes) -> bool:
-        """Return to a state of the task that `_saved_state` gave; whether it is exactly that one."""
+        """Return to a state that `_saved_state` gave; whether it is exactly that one."""
         return False
 
 
