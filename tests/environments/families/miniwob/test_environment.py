@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from palaestra.environments.conformance.checking import check_clause
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.registry import tasks
-from tests.browser.needed import browser_missing
+from tests.browser.needed import without_miniwob
 
-if find_spec("miniwob") is None:
-    pytest.skip("needs requirements/miniwob.txt", allow_module_level=True)
-if why := browser_missing():
+if why := without_miniwob():
     pytest.skip(why, allow_module_level=True)
 
 from palaestra.environments.families.miniwob import pages
