@@ -16,13 +16,20 @@ from vulture import Vulture
 
 ROOT = Path(__file__).parents[1]
 SEARCHED = ("src", "benchmarks", "recipes", "scripts")
-REGISTERED = ("@component", "@model_validator", "@field_validator", "@on_model", "@on_field")
+REGISTERED = (
+    "@component",
+    "@model_validator",
+    "@field_validator",
+    "@on_model",
+    "@on_field",
+    "@template",
+)
 
 ALLOWED = {
     "read by other packages, which call or look these up by name": """
         allow_bf16_reduced_precision_reduction attention_mask _control_tokens capture_signals
         convert_tokens_to_ids cwd
-        action_set make_model max_prompt_tokens model_name
+        action_set make_model max_prompt_tokens
         decoder do_GET encode_special_tokens format_message get_template_vars handle_data
         handle_endtag handle_starttag ignore_merges
         is_connected log_message max_steps normalizer on_files on_page_markdown
@@ -31,6 +38,10 @@ ALLOWED = {
         pytest_collection_modifyitems quest_length reportinfo repr_failure resource_filename
         runtest should_exit total_mass APPENDS_SYSTEM_PROMPT EXECUTES_CODE SUPPORTS_MCP
         SUPPORTS_RESUME SUPPORTS_TOOL_INTERCEPTION QUERIES""",
+    "named in Django's settings, and called by it and its applications": """
+        DatabaseSearchEngine DatabaseStorage WholePictures build_query delete_thumbnails
+        generate_thumbnail iterable obj_or_string _object subpage_types today urlconf
+        __call__ __instancecheck__""",
     "read by Python and by notebooks": "__getattr__ __dir__ _repr_html_",
     "fields that are stored or shown all at once, and what requests may hold": """
         background best_of brier clipped clipped_high clipped_low ece echo first_breach
@@ -53,7 +64,7 @@ def named() -> set[str]:
     """Return the names in strings such as "module:Class", and those that templates read."""
     found: set[str] = set()
     for path in (ROOT / "src").rglob("*.py"):
-        found |= set(re.findall(r"\"[\w.]*:(\w+)\"", path.read_text()))
+        found |= set(re.findall(r"\"[\w.{}]*:(\w+)\"", path.read_text()))
     for path in (ROOT / "src").rglob("*.html"):
         found |= set(re.findall(r"\.(\w+)", path.read_text()))
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from palaestra.browser.installation import browser_program
 from palaestra.core.errors import MissingSystemPart
 from tests.sandbox.kinds import reason
@@ -14,3 +16,8 @@ def browser_missing() -> str | None:
     except MissingSystemPart as missing:
         return str(missing)
     return reason("bubblewrap")
+
+
+def without_miniwob() -> str | None:
+    """Return why no page of MiniWoB++ can be used here."""
+    return browser_missing() if find_spec("miniwob") else "needs requirements/miniwob.txt"

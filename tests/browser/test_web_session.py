@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from PIL import Image
 
+from palaestra.browser import page_snapshot
 from palaestra.browser.shared_browser import new_session
 from palaestra.browser.sites import Request, Response
 from palaestra.browser.web_gestures import do
@@ -234,6 +235,45 @@ def test_a_session_begins_without_what_others_stored(shared: WebSession) -> None
     assert other.run(seen) == [None, ""]
     other.close()
     assert opened(session, "/").run(seen) == [None, ""]
+
+
+def test_a_page_comes_back_in_another_session_without_its_gestures(shared: WebSession) -> None:
+    session = opened(shared, "/next")
+    act(session, "go 'http://shop/'", "type 'the Name field' 'Ann'", "select 'Size' 'large'")
+    session.run("localStorage.kept = 1; document.cookie = 'kept=1'")
+    act(session, "click 'the Name field'")
+    saved = page_snapshot.save(session)
+    assert saved and len(saved) < 10_000
+    other = opened(new_session(SIZE), "/long")
+    page_snapshot.restore(other, {"shop": shop}, saved)
+    assert other.run("[localStorage.kept, document.cookie]") == ["1", "kept=1"]
+    assert named(other, "Name").value == "Ann" and "focused" in named(other, "Name").states
+    assert other.tab.history() == (["http://shop/next", "http://shop/"], 1)
+    act(other, "back")
+    assert named(other, "Next").role == "RootWebArea"
+    other.close()
+
+
+def test_a_page_that_its_script_has_changed_does_not_come_back(shared: WebSession) -> None:
+    session = opened(shared, "/dialogs")
+    act(session, "click 'Alert'")
+    assert page_snapshot.save(session) == b""
+    act(session, "click 'OK'")
+    saved = page_snapshot.save(session)
+    assert not page_snapshot.restore(session, {"shop": shop}, saved)
+
+
+def test_a_page_that_can_begins_again_without_a_load(shared: WebSession) -> None:
+    session = opened(shared, "/")
+    session.hold()
+    held, loads = session.now, session.tab.loads
+    act(session, "click 'the Name field'", "wait 5")
+    assert session.again(2) and session.now == held and session.tab.loads == loads
+    again = session.run("[Math.random(), Date.now()]")
+    assert opened(session, "/", 2).run("[Math.random(), Date.now()]") == again
+    session.hold()
+    act(session, "click 'Next'")
+    assert not session.again(1)
 
 
 @pytest.mark.slow

@@ -38,8 +38,12 @@ def move(tab: Tab, point: Point, held: bool = False) -> int:
 
 
 def leave(tab: Tab) -> None:
-    """Move the pointer out of the page, without waiting for it."""
+    """Move the pointer out of the page, without waiting for it.
+
+    Movements are held back until a picture is drawn or, as here, a key comes.
+    """
     tab.tell("Input.dispatchMouseEvent", type="mouseMoved", x=-1, y=-1)
+    tab.tell("Input.dispatchKeyEvent", type="keyUp", key="Unidentified")
 
 
 def press(tab: Tab, point: Point, button: str = "left", count: int = 1) -> int:

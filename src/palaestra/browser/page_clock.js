@@ -1,7 +1,11 @@
 // The clock and the chance of a page belong to its task: time passes only where it is granted, and
-// random numbers come from a seed. Called with {now, seed, key}: milliseconds since 1970, 32 bits.
+// random numbers come from a seed. Called with {now, seed, key}: milliseconds since 1970, 32 bits;
+// a document that came with an answer of the world's has its own in the header Server-Timing.
 ({ now, seed, key }) => {
   const symbol = Symbol.for(key);
+  const [navigation] = performance.getEntriesByType("navigation");
+  const timing = navigation && navigation.serverTiming.find((one) => one.name === key);
+  if (timing) [now, seed] = timing.description.split(" ").map(Number);
   let outer = null;
   try { outer = window.top !== window ? window.top[symbol] : null; } catch { /* another site's */ }
   const native = {
@@ -37,6 +41,21 @@
       if (this.pending === 0) this.now = end;
       return { left: end - this.now, pending: this.pending };
     },
+    hold() {
+      const waiting = [...this.waiting.values()].map((one) => ({ ...one }));
+      this.held = { now: this.now, number: this.number, waiting, draws: count };
+    },
+    // Goes back to the time that was held, as if the document had come with another seed.
+    again(other) {
+      const { held } = this;
+      [this.now, this.number, this.pending] = [held.now, held.number, 0];
+      this.waiting = new Map(held.waiting.map((one) => [one.id, { ...one }]));
+      sow(other);
+      this.draw(held.draws);
+      hide(Math, "random", random);
+    },
+    draws: () => count,
+    draw(until) { while (count < until) bits(); },
   };
   let hopped = null;
   native.hop.port1.onmessage = () => hopped();
@@ -100,7 +119,7 @@
     z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
     return (z ^ (z >>> 15)) | 0;
   };
-  let [a, b, c, count] = [mixed(), mixed(), mixed(), 1];
+  let a, b, c, count;
   const bits = () => {
     const found = (((a + b) | 0) + count) | 0;
     count = (count + 1) | 0;
@@ -109,8 +128,14 @@
     c = ((c << 21) | (c >>> 11)) + found | 0;
     return found >>> 0;
   };
-  for (let round = 0; round < 12; round++) bits();
-  hide(Math, "random", () => ((bits() >>> 5) * 67108864 + (bits() >>> 6)) / 9007199254740992);
+  const sow = (given) => {
+    seed = given;
+    [a, b, c, count] = [mixed(), mixed(), mixed(), 1];
+    for (let round = 0; round < 12; round++) bits();
+  };
+  sow(seed);
+  const random = () => ((bits() >>> 5) * 67108864 + (bits() >>> 6)) / 9007199254740992;
+  hide(Math, "random", random);
   hide(Crypto.prototype, "getRandomValues", (array) => {
     const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
     for (let at = 0; at < bytes.length; at++) bytes[at] = bits() >>> 24;

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -18,12 +17,14 @@ from palaestra.core.errors import EnvironmentFault
 if TYPE_CHECKING:
     from palaestra.browser.web_session import WebSession
 
-KEY = "palaestra clock"
+KEY = "palaestra-clock"
+"""Names the clock in a page, and its time and chance in the header of the page's answer."""
+
 ROUNDS = 200  # of loading pages and answered requests, within one grant of time
 _ADVANCE = (
     "(clock => clock ? clock.advance(%r, %d)"
-    ".then(r => [r.left, r.pending, clock.now, document.getElementsByTagName('*').length])"
-    " : location.protocol.startsWith('http') ? null : [0, 0, 0, 0])"
+    ".then(r => [r.left, r.pending, clock.now, document.getElementsByTagName('*').length, %s])"
+    " : location.protocol.startsWith('http') ? null : [0, 0, 0, 0, null])"
     f"(window[Symbol.for({KEY!r})])"
 )
 
@@ -48,9 +49,10 @@ class Tab:
         self.count = 0  # of the elements of its page when it came to rest
         self._loading: set[str] = set()  # frames
         self._leaving: set[str] = set()  # frames that will load another page, and do not yet
-        self._loads = 0  # how often a frame began to load
+        self.born = (session.now, 0)  # its page's time when it was asked for, and its number
+        self.wrote_history = False  # whether a page did, since the world began
+        self.loads = 0  # how often a frame began to load
         self._held: list[int] = []  # calls that wait for the dialog
-        self._script = ""  # the clock's, registered for the next document
         connection.listeners[id] = self._on
         width, height = session.size
         self.tell("Page.enable")
@@ -63,7 +65,9 @@ class Tab:
         self.tell("Emulation.setTimezoneOverride", timezoneId="UTC")
         self.tell("Input.setInterceptDrags", enabled=True)
         self.tell("DOMSnapshot.enable")
-        self.prepare()
+        now, seed = session.next_document()
+        clock = f"({_source()})({json.dumps({'now': now, 'seed': seed, 'key': KEY})})"
+        self.tell("Page.addScriptToEvaluateOnNewDocument", source=clock)
 
     # ── calls ────────────────────────────────────────────────────────────────
 
@@ -112,11 +116,11 @@ class Tab:
 
     def navigate(self, address: str) -> None:
         """Go to an address and wait until the page is loaded, or a dialog opens."""
-        before = self._loads
+        before = self.loads
         number = self.send("Page.navigate", url=address)
         found = self.wait([number])
         if found and not found[0].get("errorText") and found[0].get("loaderId"):
-            self.connection.wait_for(lambda: self._loads > before or self._interrupted())
+            self.connection.wait_for(lambda: self.loads > before or self._interrupted())
         self.settle(0)
 
     def settle(self, milliseconds: float, frames: int = 0) -> None:
@@ -126,22 +130,23 @@ class Tab:
             milliseconds: of its own clock.
             frames: pictures to draw before, so that what depends on them happens: scrolling.
         """
-        left = milliseconds
+        left, session = milliseconds, self.session
+        session.watched_value = None
         for _ in range(ROUNDS):
             self.connection.wait_for(lambda: self._rests() or self._interrupted())
             self._check()
             if self.dialog is not None:
                 return
             try:
-                found = self.evaluate(_ADVANCE % (left, frames))
+                found = self.evaluate(_ADVANCE % (left, frames, session.watch))
             except Refusal:  # the page was left meanwhile
                 continue
             if found is None and self._interrupted():
                 return
             if found is None:
                 raise EnvironmentFault("crash", "the page has no clock of the task's")
-            left, pending, now, self.count = found
-            self.session.now = max(self.session.now, now)
+            left, pending, now, self.count, session.watched_value = found
+            session.now = max(session.now, now)
             frames = 0
             if pending:
                 time.sleep(0.001)  # its answers are on their way within the browser
@@ -178,20 +183,22 @@ class Tab:
         history = self.call("Page.getNavigationHistory")
         return bool(history["entries"][history["currentIndex"]]["id"] == entry)
 
-    def prepare(self) -> None:
-        """Register the clock for the next document, with the world's present time and chance.
+    def reload(self) -> None:
+        """Load the page again, and wait until it is there."""
+        before = self.loads
+        self.call("Page.reload")
+        self.connection.wait_for(lambda: self.loads > before or self._interrupted())
+        self.settle(0)
 
-        While a page loads it would be too late: the browser holds such calls back until then.
-        """
-        if self._script:
-            self.tell("Page.removeScriptToEvaluateOnNewDocument", identifier=self._script)
-        number = self.send(
-            "Page.addScriptToEvaluateOnNewDocument", source=_clock(self.session.next_document())
-        )
-        self.connection.handle(number, self._prepared)
+    def history(self) -> tuple[list[str], int]:
+        """Return the addresses of the history of pages, and the place of the present one."""
+        history = self.call("Page.getNavigationHistory")
+        return [entry["url"] for entry in history["entries"]], history["currentIndex"]
 
-    def _prepared(self, answer: Parameters) -> None:
-        self._script = answer.get("result", {}).get("identifier", "")
+    def entry(self, index: int) -> int:
+        """Return the number of the entry at a place in the history."""
+        found: int = self.call("Page.getNavigationHistory")["entries"][index]["id"]
+        return found
 
     def picture(self) -> bytes:
         """Return what the tab shows as a PNG."""
@@ -200,9 +207,8 @@ class Tab:
 
     def address(self) -> str:
         """Return the address of the page."""
-        history = self.call("Page.getNavigationHistory")
-        address: str = history["entries"][history["currentIndex"]]["url"]
-        return address
+        addresses, index = self.history()
+        return addresses[index]
 
     # ── events ───────────────────────────────────────────────────────────────
 
@@ -215,12 +221,13 @@ class Tab:
             case "Page.frameStartedLoading":
                 self._leaving.discard(found["frameId"])
                 self._loading.add(found["frameId"])
-                self._loads += 1
+                self.loads += 1
             case "Page.frameStoppedLoading" | "Page.frameDetached":
                 self._leaving.discard(found["frameId"])
                 self._loading.discard(found["frameId"])
             case "Page.navigatedWithinDocument":
                 self._leaving.discard(found["frameId"])
+                self.wrote_history = True
             case "Page.javascriptDialogOpening" if found["type"] == "beforeunload":
                 self.tell("Page.handleJavaScriptDialog", accept=True)
             case "Page.javascriptDialogOpening":
@@ -241,6 +248,13 @@ class Tab:
         if response is None:
             self.tell("Fetch.failRequest", requestId=id, errorReason="BlockedByClient")
         else:
+            if paused["resourceType"] == "Document":
+                now, seed = self.session.next_document()
+                if paused["frameId"] == self.target:
+                    self.born = (now, self.session.chance[1])
+                # A script that says so comes too late: the browser holds it back while it loads.
+                timing = {"Server-Timing": f'{KEY};desc="{now} {seed}"'}
+                response = replace(response, headers={**response.headers, **timing})
             self._fulfil(id, response)
 
     def _fulfil(self, id: str, response: Response) -> None:
@@ -266,10 +280,6 @@ class Tab:
 @cache
 def _source() -> str:
     return files("palaestra.browser").joinpath("page_clock.js").read_text()
-
-
-def _clock(parameters: Mapping[str, object]) -> str:
-    return f"({_source()})({json.dumps({**parameters, 'key': KEY})})"
 
 
 def _headers(response: Response) -> list[dict[str, str]]:

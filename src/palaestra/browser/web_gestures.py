@@ -31,33 +31,37 @@ _FRAMES: dict[Kind, int] = {"scroll": 2, "drag": 1, "press": 1, "hover": 1}
 """Pictures that are drawn after a gesture, so that what depends on them has happened."""
 
 _AT = """function () {
-  let node = this.nodeType === 1 ? this : this.parentElement;
+  const node = this.nodeType === 1 ? this : this.parentElement;
   if (node === null) return null;
-  const name = node.nodeName;
-  const box = node.getBoundingClientRect();
-  const area = [Math.max(box.left, 0), Math.max(box.top, 0),
-    Math.min(box.right, innerWidth), Math.min(box.bottom, innerHeight)];
+  let rects = node.getClientRects(), labels = [node.closest("label"), ...(node.labels || [])];
+  if (this.nodeType === 3) {
+    const range = document.createRange();
+    range.selectNodeContents(this);
+    rects = range.getClientRects();
+  }
+  rects = [...rects].map((one) => [one.left, one.top, one.right, one.bottom]);
+  if (rects.length === 0) return null;
+  const whole = [0, 1, 2, 3].map((at) =>
+    Math[at < 2 ? "min" : "max"](...rects.map((one) => one[at])));
+  const area = [Math.max(whole[0], 0), Math.max(whole[1], 0),
+    Math.min(whole[2], innerWidth), Math.min(whole[3], innerHeight)];
   const points = [[0.5, 0.5], [0.5, 0.2], [0.2, 0.5], [0.8, 0.5], [0.5, 0.8], [0.1, 0.1],
     [0.9, 0.9]];
-  const inner = [...node.getClientRects()]
-    .map((one) => [one.left, one.top, one.right, one.bottom]);
-  const places = inner.length > 1 ? [area, ...inner] : [area];
   const root = node.getRootNode();
   let over = "";
-  for (const [left, top, right, bottom] of places)
+  for (const [left, top, right, bottom] of rects.length > 1 ? [area, ...rects] : [area])
     for (const [across, down] of right > left && bottom > top ? points : []) {
       const [x, y] = [left + (right - left) * across, top + (bottom - top) * down];
       const hit = root.elementFromPoint(x, y);
       if (hit === null) continue;
-      const labels = [node.closest("label"), ...(node.labels || [])];
       const own = node.contains(hit) || labels.some((one) => one && one.contains(hit));
-      if (own) return { name, x: x - box.left, y: y - box.top, over: "" };
+      if (own) return { x, y, over: "", framed: window.top !== window, corner: whole.slice(0, 2) };
       over = over || hit.nodeName.toLowerCase() + (hit.id ? " #" + hit.id : "")
         + (hit.textContent.trim() ? " '" + hit.textContent.trim().slice(0, 40) + "'" : "");
     }
-  return { name, x: box.width / 2, y: box.height / 2, over: over || "nothing" };
+  return { over: over || "nothing" };
 }"""
-"""Finds a point of an element at which the element itself is hit, relative to its corner."""
+"""Finds a point of an element, or of a text, at which the element itself is hit."""
 
 _SELECT = """function (wanted, only) {
   const list = this.nodeName === "OPTION" ? this.closest("select") : this;
@@ -95,7 +99,6 @@ def do(session: WebSession, gesture: Gesture) -> None:
         if session.tab.dialog is not None:
             _answer(session, gesture)
         else:
-            session.tab.prepare()
             _Hand(session).do(gesture)
         if session.tabs:
             time = (
@@ -204,36 +207,36 @@ class _Hand:
 
     def _hit(self, element: Element, scroll: bool) -> tuple[float, float]:
         """Return a point of the picture at which an element is hit."""
-        node = self._node(element)
+        node, tab = self._node(element), self.tab
         try:
-            if scroll or element.box is None:
-                self.tab.call("DOM.scrollIntoViewIfNeeded", backendNodeId=node)
-            found = self._of(node, _AT)
-            quads = self.tab.call("DOM.getContentQuads", backendNodeId=node)["quads"]
+            found = self._found(node, scroll or element.box is None)
+            if found is None:
+                raise InputError(f"{described(element)} takes no room on the page; choose another.")
+            if found["over"]:
+                what = (
+                    "nothing of it can be seen"
+                    if found["over"] == "nothing"
+                    else (f"<{found['over']}> covers it and would be hit")
+                )
+                raise InputError(f"{described(element)} cannot be clicked: {what}.")
+            x, y = found["x"], found["y"]
+            if found["framed"]:  # so far in the frame's own pixels
+                border = tab.call("DOM.getBoxModel", backendNodeId=node)["model"]["border"]
+                left, top = found["corner"]
+                x, y = x - left + min(border[0::2]), y - top + min(border[1::2])
         except Refusal:
             raise InputError(
                 f"{described(element)} is not shown; look at what is there now."
             ) from None
-        if not quads or found is None:
-            raise InputError(f"{described(element)} takes no room on the page; choose another.")
-        if found["over"]:
-            what = (
-                "nothing of it can be seen"
-                if found["over"] == "nothing"
-                else (f"<{found['over']}> covers it and would be hit")
-            )
-            raise InputError(f"{described(element)} cannot be clicked: {what}.")
-        x, y = self._corner(node, quads)
-        return x + found["x"], y + found["y"]
+        return x, y
 
-    def _corner(self, node: int, quads: list[list[float]]) -> tuple[float, float]:
-        """Return the upper left corner of a node in the picture."""
-        left = min(min(quad[0::2]) for quad in quads)
-        top = min(min(quad[1::2]) for quad in quads)
-        border = self.tab.call("DOM.getBoxModel", backendNodeId=node)["model"]["border"]
-        if len(quads) > 1:
-            return left, top
-        return min(border[0::2]), min(border[1::2])
+    def _found(self, node: int, scroll: bool) -> Any:
+        """Return what `_AT` finds at a node; calls are sent together, since waiting costs most."""
+        tab = self.tab
+        asked = [tab.send("DOM.resolveNode", backendNodeId=node)]
+        if scroll:
+            asked.append(tab.send("DOM.scrollIntoViewIfNeeded", backendNodeId=node))
+        return self._called(tab.connection.wait(asked)[0]["object"]["objectId"], _AT)
 
     def _scroll(self, gesture: Gesture) -> None:
         right, down = gesture.amount
@@ -326,12 +329,12 @@ class _Hand:
         self.tab.settle(LOAD)
 
     def _history(self, kind: str) -> None:
-        history = self.tab.call("Page.getNavigationHistory")
-        index = history["currentIndex"] + (1 if kind == "forward" else -1)
-        if not 0 <= index < len(history["entries"]):
+        addresses, index = self.tab.history()
+        index += 1 if kind == "forward" else -1
+        if not 0 <= index < len(addresses):
             where = "after" if kind == "forward" else "before"
             raise InputError(f"There is no page {where} this one.")
-        self.tab.return_to(history["entries"][index]["id"])
+        self.tab.return_to(self.tab.entry(index))
 
     def _change_tab(self, text: str) -> None:
         session = self.session
@@ -363,6 +366,10 @@ class _Hand:
             held = self.tab.call("DOM.resolveNode", backendNodeId=node)["object"]["objectId"]
         except Refusal:
             raise InputError("The element has gone; look at what is there now.") from None
+        return self._called(held, function, *arguments)
+
+    def _called(self, held: str, function: str, *arguments: object) -> Any:
+        """Call a function of the page on an object that is held, and let go of it."""
         sent = self.tab.send(
             "Runtime.callFunctionOn",
             objectId=held,
@@ -370,6 +377,6 @@ class _Hand:
             arguments=[{"value": value} for value in arguments],
             returnByValue=True,
         )
-        found = self.tab.wait([sent])
         self.tab.tell("Runtime.releaseObject", objectId=held)
+        found = self.tab.wait([sent])
         return found[0]["result"].get("value") if found else {"list": True, "done": True}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 from palaestra.browser import accessibility, input_events
 from palaestra.browser.devtools import Parameters, Refusal
 from palaestra.browser.sites import Request, Response, Site
-from palaestra.browser.tab import Tab
+from palaestra.browser.tab import KEY, Tab
 from palaestra.core.element import Box, Element
 from palaestra.core.errors import EnvironmentFault, InputError
 
@@ -22,9 +23,45 @@ if TYPE_CHECKING:
 
 BEGIN = 1_767_225_600_000.0  # when each world begins: 2026-01-01, in milliseconds since 1970
 LOAD = 100.0  # milliseconds that a page gets once it is loaded
+BEGUN = 50  # how often a document begins again, so that what its scripts leave behind has an end
 MOST = 20_000  # elements of a page that are read: some ten seconds
 DIALOG = ("dialog", "dialog-text", "dialog-ok", "dialog-cancel")
 """Ids of the elements that stand for an open dialog."""
+
+
+_HOLD = f"""(() => {{
+  const clock = window[Symbol.for({KEY!r})];
+  if (!clock || clock.pending) return false;
+  clock.hold();
+  return true;
+}})()"""
+
+_AGAIN = f"""(() => {{
+  const clock = window[Symbol.for({KEY!r})];
+  const first = document.createElement("input");
+  document.body.prepend(first);
+  first.focus({{ preventScroll: true }});
+  first.remove(); // from where it was, the key Tab goes on
+  getSelection().removeAllRanges();
+  for (const one of document.querySelectorAll("*"))
+    if (one.scrollTop || one.scrollLeft) [one.scrollTop, one.scrollLeft] = [0, 0];
+  clock.again(%d);
+  return clock.now;
+}})()"""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A document that can begin again."""
+
+    tab: Tab
+    loads: int  # of the tab, when it was held
+    begun: int = 0  # how often it began again
+
+    def is_there(self, tabs: Sequence[Tab]) -> bool:
+        """Return whether it is the only tab's, and no dialog is open."""
+        (first, *others) = tabs
+        return first is self.tab and first.loads == self.loads and not (others or first.dialog)
 
 
 class WebSession:
@@ -40,11 +77,15 @@ class WebSession:
         self.clipboard = ""
         self.pointer: tuple[float, float] | None = None  # None: nowhere yet
         self.now = BEGIN
-        self._seed, self._documents = 0, 0
-        self._ids: dict[int, str] = {}
+        self.watch = "null"
+        self.watched_value: Any = None  # its value when the page came to rest; None at a dialog
+        self.chance = (0, 0)  # the seed, and how many documents were loaded
+        self.ids: dict[int, str] = {}  # of elements, by the browser's number of their node
+        self.named = 0  # how many elements have had an id
         self._nodes: dict[str, int] = {}
         self._elements: tuple[Element, ...] | None = None
         self._failed = False
+        self._held: _Held | None = None
 
     # ── the world ────────────────────────────────────────────────────────────
 
@@ -54,6 +95,7 @@ class WebSession:
         address: str,
         seed: int,
         files: Mapping[str, bytes] | None = None,
+        watch: str = "null",
         cookies: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """Forget all that was and open an address in one tab.
@@ -63,6 +105,8 @@ class WebSession:
             address: the first page.
             seed: of the pages' random numbers.
             files: that may be uploaded, by name.
+            watch: an expression that throws no errors; `watched_value` is its value whenever the
+                page has come to rest.
             cookies: that the browser sends from the start, by host and name; no script reads them.
 
         Raises:
@@ -77,14 +121,15 @@ class WebSession:
             self._clear(hosts | {*self.sites})
             self._set_cookies(cookies or {})
             self.sites, self.files, self.refused = sites, dict(files or {}), []
-            self.now, self._seed, self._documents = BEGIN, seed, 0
+            self.watch, self._held = watch, None
+            self.now, self.chance = BEGIN, (seed, 0)
             moved = self.pointer is not None
             self.clipboard, self.pointer, self.current = "", None, 0
-            self._ids, self._nodes = {}, {}
+            self.ids, self.named, self._nodes = {}, 0, {}
             tab = self.tabs[0]
+            tab.wrote_history = False
             if moved:  # else the next page would find it hovered
                 input_events.leave(tab)
-            tab.prepare()
             tab.navigate(address)
             tab.tell("Page.resetNavigationHistory")
             tab.settle(LOAD)
@@ -92,8 +137,6 @@ class WebSession:
 
     def _clear(self, hosts: set[str]) -> None:
         """Drop cookies and what pages stored."""
-        if not self._documents:
-            return
         browser, tab = self.browser.connection, self.tabs[0]
         browser.tell("Storage.clearCookies", browserContextId=self.context)
         for host in sorted(hosts - {""}):
@@ -103,6 +146,41 @@ class WebSession:
                     origin=f"{scheme}://{host}",
                     storageTypes="local_storage,indexeddb,websql,cache_storage,service_workers",
                 )
+
+    def hold(self) -> None:
+        """Hold the state in which `begin` left the page, for `again`.
+
+        Only for pages whose own programs can begin again in their document.
+        """
+        with self.browser.lock, self.watched():
+            held = self.tab.evaluate(_HOLD)
+            self._held = _Held(self.tab, self.tab.loads) if held else None
+
+    def again(self, seed: int) -> bool:
+        """Go back to the end of `begin` with another seed, without loading the page.
+
+        Time, chance, pointer, focus, selection and scroll position are as they were then; what the
+        page itself has changed stays, and is the caller's to undo.
+
+        Returns:
+            whether it could: the page that was held is there, in the only tab, without a dialog.
+        """
+        with self.browser.lock, self.watched():
+            tab = self.tabs[0]
+            held = self._held
+            if held is None or not held.is_there(self.tabs) or held.begun >= BEGUN:
+                return False
+            held.begun += 1
+            self.chance, self.refused = (seed, 1), []
+            if self.pointer is not None:
+                input_events.leave(tab)
+            now = tab.evaluate(_AGAIN % self._document_seed())
+            if now is None:
+                return False
+            self.now, self.clipboard, self.pointer = now, "", None
+            self.ids, self.named, self._nodes = {}, 0, {}
+            self.changed()
+            return True
 
     def _set_cookies(self, cookies: Mapping[str, Mapping[str, str]]) -> None:
         found = [
@@ -118,7 +196,7 @@ class WebSession:
     def close(self) -> None:
         """Give the session back to the browser; harmless if it crashed."""
         usable = not self._failed and all(tab.dialog is None for tab in self.tabs)
-        self.sites, self.files = {}, {}
+        self.sites, self.files, self._held = {}, {}, None
         self.browser.give_back(self, usable)
         shutil.rmtree(self.browser.process.uploads / self.context, ignore_errors=True)
 
@@ -150,11 +228,15 @@ class WebSession:
         if any(begun["frameId"] == tab.target for tab in self.tabs):
             self.refused.append(f"download {begun['url']}")
 
-    def next_document(self) -> dict[str, object]:
+    def next_document(self) -> tuple[float, int]:
         """Return the time and the seed of the next document that is loaded."""
-        digest = hashlib.blake2b(f"{self._seed} {self._documents}".encode(), digest_size=4)
-        self._documents += 1
-        return {"now": self.now, "seed": int.from_bytes(digest.digest(), "big", signed=True)}
+        self.chance = (self.chance[0], self.chance[1] + 1)
+        return self.now, self._document_seed()
+
+    def _document_seed(self) -> int:
+        """Return the seed of the document that was loaded last, 32 bits with a sign."""
+        digest = hashlib.blake2b("{} {}".format(*self.chance).encode(), digest_size=4)
+        return int.from_bytes(digest.digest(), "big", signed=True)
 
     # ── tabs ─────────────────────────────────────────────────────────────────
 
@@ -216,7 +298,10 @@ class WebSession:
         return tuple(found)
 
     def _id_of(self, node: int) -> str:
-        return self._ids.setdefault(node, str(len(self._ids) + 1))
+        if node not in self.ids:
+            self.named += 1
+            self.ids[node] = str(self.named)
+        return self.ids[node]
 
     def _dialog_elements(self, kind: str, message: str, value: str) -> tuple[Element, ...]:
         around, text, ok, cancel = DIALOG

@@ -83,7 +83,10 @@ class Adapter(Environment):
 
 
 class Replayed(Adapter):
-    """An adapter whose snapshot is its task and the actions so far, which are replayed."""
+    """An adapter whose snapshot is its task and the actions so far, which are replayed.
+
+    A snapshot may also hold the state (`_saved_state`); where that comes back, nothing is replayed.
+    """
 
     package: str = "1"  # the package's version; a snapshot of another version is refused
 
@@ -105,16 +108,29 @@ class Replayed(Adapter):
         """Return the task and the actions so far, which lead to the same state."""
         if Capability.SNAPSHOT not in self.spec.capabilities:
             self._undeclared(Capability.SNAPSHOT)
-        return self._saved(encode(self._current(), self._past), self.package)
+        body = encode(self._current(), self._past) + b"\n" + self._saved_state()
+        return self._saved(body, self.package)
 
     def restore(self, snapshot: bytes) -> None:
         """Replay the actions; raises InputError for another environment's or version's snapshot."""
         if Capability.SNAPSHOT not in self.spec.capabilities:
             self._undeclared(Capability.SNAPSHOT)
-        task, actions = decode(self._loaded(snapshot, self.package))
+        body, _, state = self._loaded(snapshot, self.package).partition(b"\n")
+        task, actions = decode(body)
+        if state and self._return_to(task, state):
+            self._past = actions
+            return
         self.reset(task)
         for action in actions:
             self.step(action)
+
+    def _saved_state(self) -> bytes:
+        """Return the present state, for worlds that can return to one; empty: they replay."""
+        return b""
+
+    def _return_to(self, task: Task, state: bytes) -> bool:
+        """Return to a state that `_saved_state` gave; whether it is exactly that one."""
+        return False
 
 
 def refused(text: str) -> Transition:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from importlib.util import find_spec
 
 import pytest
 from hypothesis import given
@@ -17,11 +16,9 @@ from palaestra.environments import registry
 from palaestra.environments.conformance.checking import check_clause
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
-from tests.browser.needed import browser_missing
+from tests.browser.needed import without_miniwob
 
-if find_spec("miniwob") is None:
-    pytest.skip("needs requirements/miniwob.txt", allow_module_level=True)
-if why := browser_missing():
+if why := without_miniwob():
     pytest.skip(why, allow_module_level=True)
 
 from palaestra.environments.families.miniwob.composition import Composition, joined, listed

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ from palaestra.environments.conformance.checking import check_clause
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.registry import tasks
-from tests.browser.needed import browser_missing
+from tests.browser.needed import without_miniwob
 
-if find_spec("miniwob") is None:
-    pytest.skip("needs requirements/miniwob.txt", allow_module_level=True)
-if why := browser_missing():
+if why := without_miniwob():
     pytest.skip(why, allow_module_level=True)
 
+from palaestra.environments.families.miniwob import pages
 from palaestra.environments.families.miniwob.environment import MiniWob
 from palaestra.environments.families.miniwob.pages import MIXTURES, names, of_task
 from palaestra.environments.families.miniwob.solver import SOLVERS, Page, plan
@@ -65,6 +64,23 @@ def test_every_page_begins_equally_and_lasts_a_minute(name: str) -> None:
     assert not last.success or name in ("hover-shape", "chase-circle")
     world.close()
     other.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(filter(pages.can_begin_again, pages.names())))
+def test_a_used_page_begins_as_one_that_was_loaded(name: str) -> None:
+    used, fresh = MiniWob(name), MiniWob(name)
+    for index in range(4):
+        task, rng = tasks(f"miniwob/{name}").task(Split.VALIDATION, index), random.Random(index)
+        fresh.close()
+        assert used.reset(task) == fresh.reset(task)
+        assert used.picture() == fresh.picture()
+        for _ in range(3):
+            action = fresh.sample_action(rng)
+            assert used.step(action) == fresh.step(action)
+            assert used.elements() == fresh.elements()
+    used.close()
+    fresh.close()
 
 
 def begun(name: str, index: int = 0) -> MiniWob:

@@ -69,7 +69,8 @@ class Composition:
 
     def begin(self, session: WebSession, seed: int) -> None:
         """Open the document in a session and begin its task."""
-        session.begin({pages.HOST: self._respond}, f"http://{pages.HOST}{_PATH}", seed)
+        sites, address = {pages.HOST: self._respond}, f"http://{pages.HOST}{_PATH}"
+        session.begin(sites, address, seed, watch=pages.STATE)
         program = json.dumps(pages.begin(seed, pages.SECONDS * len(self.parts)))
         self._goals = list(map(str, session.run(f"composition.begin({program})")))
         self.goal = joined(self._goals, self._reverse)

@@ -14,7 +14,6 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from palaestra.browser.devtools import Refusal
 from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
 from palaestra.browser.web_gestures import KINDS, do
@@ -126,7 +125,7 @@ class MiniWob(
             do(session, gesture)
         except InputError as wrong:
             return refused(str(wrong))
-        done, reward, late = self._state()
+        done, reward, late = self._outcome()
         self._said = "" if not done else "Solved." if reward > 0 else "Not solved."
         seen = tree(session.elements())
         return Transition(
@@ -137,12 +136,9 @@ class MiniWob(
             success=done and reward > 0,
         )
 
-    def _state(self) -> tuple[bool, float, bool]:
+    def _outcome(self) -> tuple[bool, float, bool]:
         """Return whether the task is over, its reward, and whether time ran out."""
-        try:
-            found = self._here().tab.evaluate(pages.STATE)
-        except Refusal:
-            found = None
+        found = self._here().watched_value
         if found is None:  # a dialog is open, or the page was left
             return False, 0.0, False
         done, reward, late = found

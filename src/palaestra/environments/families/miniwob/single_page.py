@@ -21,9 +21,13 @@ class SinglePage:
         self.goal = ""
 
     def begin(self, session: WebSession, seed: int) -> None:
-        """Open the page in a session and begin its task."""
-        self._page = pages.of_task(self._name, seed)
-        session.begin({pages.HOST: pages.site()}, pages.address(self._page), seed)
+        """Open the page in a session, or go on in its document, and begin its task."""
+        page, before = pages.of_task(self._name, seed), self._page
+        self._page = page
+        if page != before or not pages.can_begin_again(page) or not session.again(seed):
+            sites, address = {pages.HOST: pages.site()}, pages.address(page)
+            session.begin(sites, address, seed, watch=pages.STATE)
+            session.hold()
         self.goal = str(session.run(pages.begin(seed, pages.SECONDS)))
 
     def plan(self, elements: Sequence[Element]) -> list[Gesture]:

@@ -59,8 +59,8 @@ def install() -> None:
     """Replace the clock and the source of random numbers; before Django's applications load."""
     from django.utils import crypto, timezone
 
-    timezone.now = _now  # type: ignore[assignment]  # many import the function by its name
-    crypto.secrets = _Chance()  # type: ignore[assignment]
+    timezone.now = _now  # many import the function by its name
+    crypto.secrets = _Chance()
 
 
 def install_in_applications() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from palaestra.environments.families.apps.state import Row
 from palaestra.environments.families.real_sites.django_users import PASSWORD
@@ -41,7 +42,7 @@ def edit_page_of(product: Row) -> tuple[str, ...]:
     return *page_of(product["title"]), "click 'Edit this product'"
 
 
-def attribute(world: SiteWorld, product: Row, number: int, column: str) -> object:
+def attribute(world: SiteWorld, product: Row, number: int, column: str) -> Any:
     """Return the value of a product's attribute; 1 is its material, 2 its weight."""
     table, where = "shop.catalogue_productattributevalue", "product_id = ? AND attribute_id = ?"
     [found] = world.rows(table, where, (product["id"], number))
@@ -142,10 +143,8 @@ def heavier_of_two(world: SiteWorld, rng: random.Random) -> SiteTask | None:
     weights = [attribute(world, one, 2, "value_integer") for one in pair]
     if weights[0] == weights[1]:
         return None
-    light, heavy = (
-        one["title"]
-        for _, one in sorted(zip(weights, pair, strict=True), key=lambda found: found[0])
-    )
+    ordered = pair if weights[0] < weights[1] else [pair[1], pair[0]]
+    light, heavy = (one["title"] for one in ordered)
     return SiteTask(
         f"Which is heavier, the {pair[0]['title']} or the {pair[1]['title']}?",
         deeds=tuple(Deed(page_of(one["title"])) for one in pair),

@@ -118,8 +118,9 @@ class SiteDatabase:
             for id in sorted(before.keys() | now.keys()):
                 old, new = before.get(id), now.get(id)
                 if old != new:
-                    rows = (row and self._row(table, id, row) for row in (old, new))
-                    found.append(Change(table, id, *rows))
+                    before_row = self._row(table, id, old) if old is not None else None
+                    after_row = self._row(table, id, new) if new is not None else None
+                    found.append(Change(table, id, before_row, after_row))
         return found
 
     def _row(self, table: str, id: int, values: Sequence[Any]) -> Row:

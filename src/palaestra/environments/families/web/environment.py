@@ -16,7 +16,10 @@ derived.
 
 from __future__ import annotations
 
+import json
 import random
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -47,6 +50,7 @@ from palaestra.environments.families.web.pages.look import LANGUAGES
 from palaestra.environments.families.web.picture_browser import SIZE, PictureBrowser
 from palaestra.environments.families.web.reference import Walk
 from palaestra.environments.families.web.text_browser import TextBrowser
+from palaestra.environments.shared.changed_pages import changed, difference
 
 CAPABILITIES = ("state_key", "snapshot", "oracle", "progress", "elements")
 ABROAD, BROWSER = "abroad", "browser"
@@ -103,9 +107,8 @@ class Web(
 
     def _begin(self, task: Task) -> Observation:
         without_parameters(task)
-        self._end_world()
-        self._drawn: Drawn = drawn(self._level, self._kind, task.seed, self._setting)
-        self._world, self._answer = self._drawn.open(), None
+        self._open(task)
+        assert self._world is not None
         self._browser = self._opened(self._sites(self._world, task), task.seed)
         self._shown = ShownChanges(self._world, MAIN)
         person = self._world.state.get("supervisor.person", MAIN) or {}
@@ -126,15 +129,62 @@ class Web(
         self._said = ""
         return Transition(self._observation(), info=self._shown.take())
 
+    def _open(self, task: Task) -> None:
+        """Open the world of a task, in which nothing has happened, without a window."""
+        self._end_world()
+        self._drawn: Drawn = drawn(self._level, self._kind, task.seed, self._setting)
+        self._world, self._answer = self._drawn.open(), None
+
     def _opened(self, sites: AppSites, seed: int) -> TextBrowser | PictureBrowser:
         """Open a window on the start page."""
         if not self._real:
             return TextBrowser(sites, HOME)
-        if self._session is not None and self._session.failed:
-            self.close()
-        if self._session is None:
-            self._session = new_session(SIZE)
-        return PictureBrowser(self._session, sites, HOME, seed)
+        return PictureBrowser(self._working_session(), sites, HOME, seed)
+
+    def _working_session(self) -> WebSession:
+        session, self._session = self._session, None
+        if session is not None and session.failed:
+            session.close()
+            session = None
+        self._session = session or new_session(SIZE)
+        return self._session
+
+    # ── snapshots: the rows and the page, where they say all ─────────────────
+
+    def _saved_state(self) -> bytes:
+        if self._over or not self._past or not isinstance(self._browser, PictureBrowser):
+            return b""
+        page = self._browser.save()
+        if not page:
+            return b""
+        head, rows = _parts(self._running().snapshot())
+        _, base = _parts(self._template())
+        saved = (zlib.compress(head, 9), difference(rows, base), page)
+        return json.dumps([b64encode(one).decode() for one in saved]).encode()
+
+    def _return_to(self, task: Task, state: bytes) -> bool:
+        packed, rows, page = (b64decode(one) for one in json.loads(state))
+        self._open(task)
+        assert self._world is not None
+        world, (_, base) = self._world, _parts(self._template())
+        saved = zlib.decompress(packed) + changed(rows, base)
+        world.restore(saved)
+        session = self._working_session()
+        browser = PictureBrowser.restored(session, self._sites(world, task), page)
+        if browser is None:
+            return False
+        world.restore(saved)  # the page was asked for again
+        self._browser, self._shown = browser, ShownChanges(world, MAIN)
+        self._said = ""
+        return True
+
+    def _template(self) -> bytes:
+        """Return a snapshot of the world in which nothing has happened."""
+        world = self._drawn.open()
+        try:
+            return world.snapshot()
+        finally:
+            world.close()
 
     def close(self) -> None:
         self._end_world()
@@ -228,3 +278,9 @@ class Web(
             success=success,
             info={**info, "collateral": list(verdict.collateral)},
         )
+
+
+def _parts(snapshot: bytes) -> tuple[bytes, bytes]:
+    """Return what a world's snapshot has before its database, and the database."""
+    end = snapshot.index(b"\n", snapshot.index(b"\n") + 1) + 1
+    return snapshot[:end], snapshot[end:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from palaestra.browser import page_snapshot
 from palaestra.browser.sites import Request, Response, Site
 from palaestra.browser.web_gestures import do
 from palaestra.browser.web_session import WebSession
@@ -24,7 +25,20 @@ class PictureBrowser:
             EnvironmentFault: the browser crashed or does not answer.
         """
         self._session = session
-        session.begin(dict.fromkeys((START, *sites.by_host), _site(sites)), url, seed)
+        session.begin(_by_host(sites), url, seed)
+
+    @classmethod
+    def restored(cls, session: WebSession, sites: AppSites, saved: bytes) -> PictureBrowser | None:
+        """Return a window as it was saved; None: it did not come back as it was."""
+        if not page_snapshot.restore(session, _by_host(sites), saved):
+            return None
+        found = cls.__new__(cls)
+        found._session = session
+        return found
+
+    def save(self) -> bytes:
+        """Return a snapshot of the window; empty where only its gestures lead back."""
+        return page_snapshot.save(self._session)
 
     @property
     def url(self) -> str:
@@ -36,7 +50,8 @@ class PictureBrowser:
     def state(self) -> tuple[object, ...]:
         """Return what there is beside the sites, as far as it can be seen."""
         session = self._session
-        return self.url, session.elements(), session.pointer, session.now, session.current
+        shown = session.elements(), session.pointer, session.now, session.current
+        return session.tab.history(), shown, session.clipboard
 
     def do(self, gesture: Gesture) -> None:
         """Do a gesture; raises InputError if it cannot be done here."""
@@ -45,6 +60,10 @@ class PictureBrowser:
     def picture(self) -> bytes:
         """Return what the window shows, as a PNG."""
         return self._session.picture()
+
+
+def _by_host(sites: AppSites) -> dict[str, Site]:
+    return dict.fromkeys((START, *sites.by_host), _site(sites))
 
 
 def _site(sites: AppSites) -> Site:
