@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import time
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ KEY = "palaestra-clock"
 
 ROUNDS = 200  # of loading pages and answered requests, within one grant of time
 _ADVANCE = (
-    "(clock => clock ? clock.advance(%r, %d)"
+    "(clock => clock ? clock.advance(Math.max(0, %r - clock.now), %d)"
     ".then(r => [r.left, r.pending, clock.now, document.getElementsByTagName('*').length, %s])"
     " : location.protocol.startsWith('http') ? null : [0, 0, 0, 0, null])"
     f"(window[Symbol.for({KEY!r})])"
@@ -130,15 +131,18 @@ class Tab:
             milliseconds: of its own clock.
             frames: pictures to draw before, so that what depends on them happens: scrolling.
         """
-        left, session = milliseconds, self.session
+        session = self.session
+        until = session.now + milliseconds  # of the world's clock, whichever pages there are
         session.watched_value = None
+        if milliseconds:
+            self._hear()
         for _ in range(ROUNDS):
             self.connection.wait_for(lambda: self._rests() or self._interrupted())
             self._check()
             if self.dialog is not None:
                 return
             try:
-                found = self.evaluate(_ADVANCE % (left, frames, session.watch))
+                found = self.evaluate(_ADVANCE % (until, frames, session.watch))
             except Refusal:  # the page was left meanwhile
                 continue
             if found is None and self._interrupted():
@@ -151,8 +155,14 @@ class Tab:
             if pending:
                 time.sleep(0.001)  # its answers are on their way within the browser
             elif self._rests() and left <= 0:
+                session.now = max(session.now, until)
                 return
         raise EnvironmentFault("hang", f"the page did not come to rest in {ROUNDS} rounds")
+
+    def _hear(self) -> None:
+        """Hear from the page whether it will be left: then time is for the page that comes."""
+        with contextlib.suppress(Refusal):
+            self.evaluate("0")
 
     def answer(self, accept: bool, text: str = "") -> None:
         """Answer the dialog, and wait for what it held up."""

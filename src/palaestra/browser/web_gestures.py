@@ -96,6 +96,7 @@ def do(session: WebSession, gesture: Gesture) -> None:
             raise InputError(
                 f"A browser cannot do `{write_line(gesture)}`; it can: {', '.join(KINDS)}."
             )
+        loads = session.tab.loads
         if session.tab.dialog is not None:
             _answer(session, gesture)
         else:
@@ -105,6 +106,10 @@ def do(session: WebSession, gesture: Gesture) -> None:
                 gesture.amount[0] * 1000 if gesture.kind == "wait" and gesture.amount[0] else TIME
             )
             session.tab.settle(time, _FRAMES.get(gesture.kind, 0))
+            if session.tab.loads != loads and session.pointer is not None:
+                # The browser notices only after a while what lies under the pointer now.
+                session.tab.wait([input_events.move(session.tab, session.pointer)])
+                session.tab.settle(0)
         else:
             session.open_tab()
         session.changed()
