@@ -167,10 +167,22 @@ class MiniWob(
     def oracle(self) -> list[Action]:
         if Capability.ORACLE not in self.spec.capabilities:
             self._undeclared(Capability.ORACLE)
-        session = self._here()
         if self._over:
             return []
-        return [Action(write_line(gesture)) for gesture in self._page.plan(session.elements())]
+        return [Action(write_line(gesture)) for gesture in self._page.plan(self._readable())]
+
+    def _readable(self) -> list[Element]:
+        """Return the elements with what was typed in place of a password's dots."""
+        session = self._here()
+        seen = list(session.elements())
+        hidden = [n for n, one in enumerate(seen) if one.value and not one.value.strip(pages.DOT)]
+        if hidden:
+            with session.browser.lock:  # only read: no time passes
+                typed = session.tab.evaluate(pages.PASSWORDS) or []
+            if len(typed) == len(hidden):
+                for number, text in zip(hidden, typed, strict=True):
+                    seen[number] = replace(seen[number], value=str(text))
+        return seen
 
     def sample_action(self, rng: random.Random) -> Action:
         """Sample a click on an element, now and then another gesture."""

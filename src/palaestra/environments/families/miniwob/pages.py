@@ -167,3 +167,12 @@ def begin(seed: int, seconds: int) -> str:
 STATE = """typeof WOB_DONE_GLOBAL === "undefined" ? null
   : [WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, WOB_REWARD_REASON === "timed out"]"""
 """Whether the task is over, its reward without the discount for time, and whether time ran out."""
+
+PASSWORDS = """(function typed(page) {
+  return [...page.querySelectorAll("input[type=password], iframe")]
+    .filter((element) => element.getClientRects().length)
+    .flatMap((element) => element.contentDocument ? typed(element.contentDocument)
+      : element.value ? [element.value] : []);
+})(document)"""
+"""What is typed into password fields that are shown, in the order of the page and its frames."""
+DOT = "•"  # stands for each character of a password in a tree of elements
