@@ -11,9 +11,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from tested_runs import tested_phases
+
 from palaestra.evaluation.statistics.intervals import Interval
 from palaestra.evaluation.statistics.tool_habits import tool_habits
-from palaestra.store.run_folder import RunFolder
 
 HEAD = (
     "| run, phase | episodes | calls per episode | values that nobody gave "
@@ -38,18 +39,14 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     print(HEAD)
     print("|" + " --- |" * (HEAD.count("|") - 1))
-    for run in options.runs:
-        with RunFolder.read(run) as opened:
-            for phase in opened.database.phases():
-                if not phase.startswith(("test", "transfer")):
-                    continue
-                found = tool_habits(opened.database.episodes(phase))
-                shares = (found.invented, found.refused, found.recovered, found.informed)
-                print(
-                    f"| {run.name}, {phase} | {found.episodes} | {shown(found.calls, 1)} | "
-                    + " | ".join(map(shown, shares))
-                    + " |"
-                )
+    for name, database, phase in tested_phases(options.runs):
+        found = tool_habits(database.episodes(phase))
+        shares = (found.invented, found.refused, found.recovered, found.informed)
+        print(
+            f"| {name} | {found.episodes} | {shown(found.calls, 1)} | "
+            + " | ".join(map(shown, shares))
+            + " |"
+        )
     return 0
 
 

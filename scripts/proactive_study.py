@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tested_runs import tested_phases
+
 from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
 from palaestra.core.rare_capabilities import sample_action
@@ -28,7 +30,6 @@ from palaestra.environments.families.proactive.activity import APPS, Errand
 from palaestra.environments.families.proactive.environment import SILENCE, Proactive
 from palaestra.evaluation.statistics.intervals import Interval, wilson
 from palaestra.evaluation.statistics.offers import OfferScores, offer_scores, steps_of
-from palaestra.store.run_folder import RunFolder
 
 Behaviour = Callable[[Proactive, int], Iterator[Action]]
 SILENT = Action(f"{SILENCE.name}()")
@@ -121,16 +122,12 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     print(HEAD)
     print("|" + " --- |" * (HEAD.count("|") - 1))
-    for run in options.runs:
-        with RunFolder.read(run) as opened:
-            for phase in opened.database.phases():
-                if not phase.startswith(("test", "transfer")):
-                    continue
-                found = [e for e in opened.database.episodes(phase) if e.outcome.scored]
-                ends = [e.steps[-1].transition.info for e in found if e.steps]
-                help = [one for info in ends if "missed" in info for one in helped(info)]
-                solved = [e.outcome.solved for e in found]
-                print(row(f"{run.name}, {phase}", offer_scores(steps_of(found)), solved, help))
+    for name, database, phase in tested_phases(options.runs):
+        found = [e for e in database.episodes(phase) if e.outcome.scored]
+        ends = [e.steps[-1].transition.info for e in found if e.steps]
+        help = [one for info in ends if "missed" in info for one in helped(info)]
+        solved = [e.outcome.solved for e in found]
+        print(row(name, offer_scores(steps_of(found)), solved, help))
     if options.runs:
         return 0
     behaviours: dict[str, Behaviour] = {
