@@ -13,7 +13,7 @@ from palaestra.agents import agent_listing as agents
 from palaestra.environments import environment_listing as environments
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.families.terminal.tasks import FAMILIES
-from palaestra.environments.registry import FAMILIES as REGISTERED
+from palaestra.environments.family_table import FAMILIES as REGISTERED
 from palaestra.learning.methods.component import Kind, components
 
 ROOT = Path(__file__).parents[2]

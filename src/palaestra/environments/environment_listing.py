@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from palaestra.core.environment import declared
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split
-from palaestra.environments.registry import Family, environment_class, families
+from palaestra.environments.family_table import Family
+from palaestra.environments.registry import environment_class, families
 
 
 @dataclass(frozen=True, slots=True)
