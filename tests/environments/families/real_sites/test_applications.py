@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from importlib.util import find_spec
 
 import pytest
 
 from palaestra.browser.sites import Request, Response
-from palaestra.core.environment import Action, Environment
-from palaestra.core.task import Split, Task
-from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.real_sites.application import BEGIN
-from palaestra.environments.families.real_sites.environment import Sites, drawn
 from palaestra.environments.families.real_sites.site_world import SiteWorld
 from palaestra.environments.families.real_sites.task_template import TaskTemplate
 from palaestra.environments.families.real_sites.template_registry import TEMPLATES
 from tests.browser.needed import browser_missing
+from tests.environments.families.real_sites.proving import (
+    check_contract,
+    check_ends,
+    check_idle,
+    of_templates,
+    opened,
+    task,
+)
 
 for package in ("django", "oscar", "machina", "wagtail"):
     if find_spec(package) is None:
@@ -31,13 +36,7 @@ OURS = [one for one in TEMPLATES.values() if one.group in GROUPS]
 FEW = ("lock-topic",)  # those that are tried in the fast suite
 LIMITS = {"easy": 8, "medium": 16, "hard": 40}  # gestures
 needs_browser = pytest.mark.skipif(browser_missing() is not None, reason=str(browser_missing()))
-every = pytest.mark.parametrize(
-    "template",
-    [
-        pytest.param(one, marks=() if one.name in FEW else pytest.mark.slow, id=one.name)
-        for one in OURS
-    ],
-)
+every = of_templates(OURS, FEW)
 
 
 def asked(world: SiteWorld, site: str, path: str, body: bytes = b"", cookie: str = "") -> Response:
@@ -118,44 +117,12 @@ def test_a_file_that_is_not_there_is_not_found(path: str) -> None:
     world.close()
 
 
-def opened(template: TaskTemplate) -> Sites:
-    env = registry.make(f"sites/{template.group}:{template.name}")
-    assert isinstance(env, Sites)
-    return env
-
-
-def task(template: TaskTemplate, split: Split = Split.TEST) -> Task:
-    return registry.tasks(f"sites/{template.group}:{template.name}").task(split, 0)
-
-
 @needs_browser
 @every
 def test_the_reference_passes_and_planted_ends_fail(template: TaskTemplate) -> None:
-    env = opened(template)
-    try:
-        one = task(template)
-        env.reset(one)
-        plan = env.oracle()
-        assert len(plan) <= LIMITS[template.level]
-        for action in plan:
-            step = env.step(action)
-            assert step.valid, f"{action.text}: {step.observation.text}"
-        assert step.success and step.terminated and env.progress() == 1.0
-        own = drawn(f"{template.group}:{template.name}", one.seed).task
-        assert own.wrong
-        for wrong in own.wrong:
-            env.reset(one)
-            for line in wrong.gestures:
-                step = env.step(Action(line))
-                assert step.valid, f"{line}: {step.observation.text}"
-            end = "give up" if wrong.answer is None else f"answer {wrong.answer!r}"
-            assert not env.step(Action(end)).success, wrong
-            assert env.progress() < 1
-        for end in ("answer ''", "answer 'I cannot do that.'", "give up"):
-            env.reset(one)
-            assert env.step(Action(end)).success == (end == "give up" and not own.possible)
-    finally:
-        env.close()
+    with closing(opened(template)) as env:
+        check_ends(env, template, LIMITS[template.level])
+        check_idle(env, task(template), possible=template.kind != "impossible")
 
 
 @needs_browser
@@ -163,17 +130,7 @@ def test_the_reference_passes_and_planted_ends_fail(template: TaskTemplate) -> N
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 @pytest.mark.parametrize("id", ["sites/shop-easy", "sites/forum-easy", "sites/cms-easy"])
 def test_the_contract_holds(id: str, clause: Callable[[Subject], None]) -> None:
-    made: list[Environment] = []
-
-    def new() -> Environment:
-        made.append(registry.make(id))
-        return made[-1]
-
-    try:
-        clause(Subject(new, registry.tasks(id), steps=6))
-    finally:
-        for env in made:
-            env.close()
+    check_contract(id, clause)
 
 
 def test_there_are_templates_of_all_kinds() -> None:

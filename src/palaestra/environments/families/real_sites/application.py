@@ -29,8 +29,8 @@ class Application(ABC):
     """What it writes by itself, by table without the name: columns, or none for all of a table."""
 
     @abstractmethod
-    def template(self, seed: int) -> SiteTemplate:
-        """Return what a world begins with; equal seeds give equal rows. It should be cached."""
+    def open(self, seed: int) -> OpenSite:
+        """Return a copy in which nothing has happened; equal seeds give equal rows."""
 
     @abstractmethod
     def respond(self, site: OpenSite, request: Request) -> Response:
@@ -52,8 +52,15 @@ class Application(ABC):
         """The address of the first page."""
         return f"http://{self.host}/"
 
+
+class DatabaseApplication(Application):
+    """An application whose rows lie in one database."""
+
+    @abstractmethod
+    def template(self, seed: int) -> SiteTemplate:
+        """Return what a world begins with; equal seeds give equal rows. It should be cached."""
+
     def open(self, seed: int) -> OpenSite:
-        """Return a copy in which nothing has happened."""
         return OpenSite(self, seed, SiteDatabase(self.template(seed)))
 
 

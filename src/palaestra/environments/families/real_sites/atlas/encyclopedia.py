@@ -35,6 +35,7 @@ from palaestra.environments.families.real_sites.atlas.page_blocks import (
     asked,
     see,
 )
+from palaestra.environments.families.real_sites.atlas.saved_list import SavedList
 from palaestra.environments.families.real_sites.atlas.splits import of_split
 from palaestra.environments.families.web.pages.app_site import Cell
 from palaestra.environments.families.web.pages.forms import Field
@@ -79,43 +80,7 @@ class Encyclopedia(OwnSite):
                 values = {"article": by_slug()[slug].name, "note": fields.get("note", "")}
                 return see(f"/saved/{self.insert(site, 'saved_article', values)}")
             case _, ["saved", *rest]:
-                return self._saved(site, frame, request, rest, fields)
-        return frame.missing(request.path)
-
-    def _saved(
-        self,
-        site: OpenSite,
-        frame: Frame,
-        request: Request,
-        rest: list[str],
-        fields: Mapping[str, str],
-    ) -> Response:
-        """Answer a request about the reading list."""
-        if not rest:
-            rows = [
-                {"Article": Cell(row["article"], f"/saved/{row['id']}"), "Note": Cell(row["note"])}
-                for row in site.rows("encyclopedia.saved_article")
-            ]
-            return frame.page("Reading list", Rows(rows))
-        row = self.row(site, "saved_article", rest[0])
-        match request.method, rest[1:]:
-            case _ if row is None:
-                pass
-            case "GET", []:
-                address = f"/saved/{row['id']}"
-                note = Field("note", "Note", "line", row["note"])
-                return frame.page(
-                    "Saved article",
-                    Facts({"Article": Cell(row["article"], path_of(row["article"]))}),
-                    Form("post", f"{address}/note", "Save note", [note]),
-                    Form("post", f"{address}/remove", "Remove from list"),
-                )
-            case "POST", ["note"]:
-                self.update(site, "saved_article", row["id"], "note", fields.get("note", ""))
-                return see(f"/saved/{row['id']}")
-            case "POST", ["remove"]:
-                self.delete(site, "saved_article", row["id"])
-                return see("/saved")
+                return READING_LIST.answer(self, site, frame, request, rest)
         return frame.missing(request.path)
 
 
@@ -128,6 +93,18 @@ def path_of(article: str, section: str = "") -> str:
 def by_slug() -> dict[str, Country]:
     """Return the articles by the last part of their path."""
     return {_slug(name): country for name, country in countries().items()}
+
+
+READING_LIST = SavedList(
+    "saved_article",
+    "Reading list",
+    "Saved article",
+    lambda row: {
+        "Article": Cell(row["article"], f"/saved/{row['id']}"),
+        "Note": Cell(row["note"]),
+    },
+    lambda row: {"Article": Cell(row["article"], path_of(row["article"]))},
+)
 
 
 def _slug(name: str) -> str:

@@ -247,12 +247,7 @@ def remove_article(world: SiteWorld, rng: random.Random) -> SiteTask:
     row, other = rng.sample(world.rows("encyclopedia.saved_article"), 2)
 
     def way(id: int) -> Deed:
-        def remove(walk: SiteWalk) -> None:
-            walk.go(f"{HOST}/saved")
-            walk.go(f"{HOST}/saved/{id}")
-            walk.send(f"{HOST}/saved/{id}/remove")
-
-        return deed(world, remove)
+        return deed(world, lambda walk: walk.change_saved(HOST, id, "remove"))
 
     right = way(row["id"])
     return SiteTask(
@@ -277,9 +272,7 @@ def note_a_fact(world: SiteWorld, rng: random.Random) -> SiteTask | None:
     def way(note: str) -> Deed:
         def change(walk: SiteWalk) -> None:
             read_fact(walk, country, fact)
-            walk.go(f"{HOST}/saved")
-            walk.go(f"{HOST}/saved/{row['id']}")
-            walk.send(f"{HOST}/saved/{row['id']}/note", {"note": note})
+            walk.change_saved(HOST, row["id"], "note", {"note": note})
 
         return deed(world, change)
 

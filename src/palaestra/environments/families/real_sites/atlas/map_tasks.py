@@ -227,12 +227,7 @@ def remove_place(world: SiteWorld, rng: random.Random) -> SiteTask:
     row, other = rng.sample(world.rows("map.saved_place"), 2)
 
     def way(id: int) -> Deed:
-        def remove(walk: SiteWalk) -> None:
-            walk.go(f"{HOST}/saved")
-            walk.go(f"{HOST}/saved/{id}")
-            walk.send(f"{HOST}/saved/{id}/remove")
-
-        return deed(world, remove)
+        return deed(world, lambda walk: walk.change_saved(HOST, id, "remove"))
 
     return SiteTask(
         f"Remove the place in {row['town']} from my saved places on the map.",
@@ -248,12 +243,7 @@ def change_note(world: SiteWorld, rng: random.Random) -> SiteTask:
     note = rng.choice([one for one in NOTES if one not in (row["note"], other["note"])])
 
     def way(id: int, words: str) -> Deed:
-        def change(walk: SiteWalk) -> None:
-            walk.go(f"{HOST}/saved")
-            walk.go(f"{HOST}/saved/{id}")
-            walk.send(f"{HOST}/saved/{id}/note", {"note": words})
-
-        return deed(world, change)
+        return deed(world, lambda walk: walk.change_saved(HOST, id, "note", {"note": words}))
 
     return SiteTask(
         f"Change the note of my saved place in {row['town']} to '{note}'.",

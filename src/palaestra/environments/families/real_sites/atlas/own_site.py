@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from palaestra.browser.sites import Request, Response
 from palaestra.environments.families.apps.state import Row
-from palaestra.environments.families.real_sites.application import Application, OpenSite
+from palaestra.environments.families.real_sites.application import DatabaseApplication, OpenSite
 from palaestra.environments.families.real_sites.atlas.page_blocks import Frame
 from palaestra.environments.families.real_sites.site_database import SiteTemplate, opened
 from palaestra.environments.families.web.pages.look import Look
@@ -19,7 +19,7 @@ from palaestra.environments.families.web.pages.look import Look
 NUMBER = 999_999_999  # no row has a larger id
 
 
-class OwnSite(Application):
+class OwnSite(DatabaseApplication):
     """A site whose pages are made here. Its look is drawn by the world's seed."""
 
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # the texts that rows hold, by table

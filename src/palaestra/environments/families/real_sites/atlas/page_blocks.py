@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from urllib.parse import parse_qsl, urlsplit
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 
 from palaestra.browser.sites import Request, Response
 from palaestra.environments.families.real_sites.application import DOMAIN
@@ -129,7 +129,7 @@ def choice(name: str, label: str, options: Mapping[str, str], value: str = "") -
 
 
 @cache
-def _template():  # type: ignore[no-untyped-def]
+def _template() -> Template:
     loader = ChoiceLoader(
         [PackageLoader(__package__), PackageLoader("palaestra.environments.families.web.pages")]
     )

@@ -19,7 +19,6 @@ from typing import ClassVar
 from urllib.parse import urlencode
 
 from palaestra.browser.sites import Request, Response
-from palaestra.environments.families.apps.state import Row
 from palaestra.environments.families.real_sites.application import OpenSite
 from palaestra.environments.families.real_sites.atlas import map_picture
 from palaestra.environments.families.real_sites.atlas.map_picture import Window
@@ -38,6 +37,7 @@ from palaestra.environments.families.real_sites.atlas.page_blocks import (
     drawing,
     see,
 )
+from palaestra.environments.families.real_sites.atlas.saved_list import SavedList
 from palaestra.environments.families.real_sites.atlas.splits import of_split
 from palaestra.environments.families.real_sites.atlas.streets import (
     KINDS,
@@ -98,7 +98,7 @@ class TownMap(OwnSite):
                 answer = self._town(site, frame, request.method, towns()[int(id)], rest, fields)
                 return frame.missing(request.path) if answer is None else answer
             case _, ["saved", *rest]:
-                return self._saved(site, frame, request, rest, fields)
+                return SAVED_PLACES.answer(self, site, frame, request, rest)
         return frame.missing(request.path)
 
     def _town(
@@ -127,40 +127,22 @@ class TownMap(OwnSite):
                 return see(f"/saved/{self.insert(site, 'saved_place', values)}")
         return None
 
-    def _saved(
-        self,
-        site: OpenSite,
-        frame: Frame,
-        request: Request,
-        rest: list[str],
-        fields: Mapping[str, str],
-    ) -> Response:
-        """Answer a request about the saved places."""
-        if not rest:
-            rows = [
-                {"Place": Cell(row["name"], f"/saved/{row['id']}"), "Town": Cell(row["town"])}
-                for row in site.rows("map.saved_place")
-            ]
-            return frame.page("Saved places", Rows(rows))
-        row = self.row(site, "saved_place", rest[0])
-        match request.method, rest[1:]:
-            case _ if row is None:
-                pass
-            case "GET", []:
-                return _saved_page(frame, row)
-            case "POST", ["note"]:
-                self.update(site, "saved_place", row["id"], "note", fields.get("note", ""))
-                return see(f"/saved/{row['id']}")
-            case "POST", ["remove"]:
-                self.delete(site, "saved_place", row["id"])
-                return see("/saved")
-        return frame.missing(request.path)
-
 
 def saved_values(town: Town, spot: Spot) -> dict[str, str]:
     """Return the columns of a saved place, without the note."""
     return {"town": town.name, "name": spot.name, "address": spot.address}
 
+
+SAVED_PLACES = SavedList(
+    "saved_place",
+    "Saved places",
+    "Saved place",
+    lambda row: {
+        "Place": Cell(row["name"], f"/saved/{row['id']}"),
+        "Town": Cell(row["town"]),
+    },
+    lambda row: {name.capitalize(): Cell(row[name]) for name in ("name", "town", "address")},
+)
 
 WHOLE = Window()  # the whole town
 
@@ -334,14 +316,3 @@ def _road(frame: Frame, town: Town, to: str) -> Response:
         "Through": Cell(", ".join(through) or "no other town"),
     }
     return frame.page("Way by road", Facts(facts))
-
-
-def _saved_page(frame: Frame, row: Row) -> Response:
-    facts = {name.capitalize(): Cell(row[name]) for name in ("name", "town", "address")}
-    note = Field("note", "Note", "line", row["note"])
-    return frame.page(
-        "Saved place",
-        Facts(facts),
-        Form("post", f"/saved/{row['id']}/note", "Save note", [note]),
-        Form("post", f"/saved/{row['id']}/remove", "Remove from list"),
-    )

@@ -61,6 +61,13 @@ class SiteWalk(Walk):
         self._click_button(form)
         self._show(action, urlencode(form.sent()))
 
+    def change_saved(self, host: str, id: int, action: str, fields: Mapping[str, str] = {}) -> None:
+        """Open an entry of what was saved at a site, and send a form of its page."""
+        entry = f"{host}/saved/{id}"
+        self.go(f"{host}/saved")
+        self.go(entry)
+        self.send(f"{entry}/{action}", fields)
+
     def mail(self, recipient: str, subject: str, body: str) -> None:
         """Send a mail."""
         self.make([call("mail.send_message", recipient=recipient, subject=subject, body=body)])
