@@ -63,6 +63,7 @@ class MiniWob(
     Elemental,
     Varied,
     id="miniwob",
+    version="2",  # 1: another seed for chance while a page loads, and a page loaded for each task
     capabilities={"elements", "picture", "state_key", "snapshot"},
     typical_turns=10,
 ):
