@@ -19,6 +19,10 @@ from tests.viewer.browser import Watch, chromium, entered, served
 from tests.viewer.stores import HOSTILE, RECIPE, TOKEN, make_run, make_training, plain
 
 MANY = 3000
+# The window shows rows, not the empty space above and below, and what is in them was fetched.
+ROWS_ARE_THERE = """((rows) => rows.every((row) => row.cells[3].textContent) && rows.some((row) =>
+    row.getBoundingClientRect().top > 0 && row.getBoundingClientRect().top < innerHeight))(
+    [...document.querySelectorAll("table.long tbody tr:not(.space)")])"""
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +104,7 @@ def test_a_long_table_scrolls_to_any_row_with_few_in_the_page(page: Any, address
     until(page, "Math.abs(new URL(location.href).searchParams.get('page') - 15) < 3")
     shown = top_row(page)
     page.reload()
-    until(page, "window.scrollY > 10000")
-    page.wait_for_timeout(300)
+    until(page, "scrollY > 10000 && " + ROWS_ARE_THERE)
     number, other = (int(text.split("/")[2].split(".")[0]) for text in (shown, top_row(page)))
     assert abs(number - other) <= 100  # the address keeps the place, to a page
 
@@ -120,8 +123,7 @@ def test_every_row_shows_outcome_and_reward_whatever_the_window_is_wide(
     page.set_viewport_size({"width": width, "height": 667})
     page.goto(f"{address}/run/eval-a/episodes")
     page.evaluate("window.scrollTo(0, document.body.scrollHeight / 3)")
-    page.wait_for_timeout(300)
-    page.wait_for_selector("table.long td.bad")
+    until(page, "scrollY > 10000 && " + ROWS_ARE_THERE)
     hidden = page.evaluate(
         """() => [...document.querySelectorAll("table.long tbody tr:not(.space)")].flatMap((row) =>
             [row.cells[0], row.cells[3], row.cells[4]].filter((cell) => {
@@ -137,11 +139,11 @@ def test_every_row_shows_outcome_and_reward_whatever_the_window_is_wide(
 
 def test_a_window_made_narrow_keeps_the_place_in_a_long_table(page: Any, address: str) -> None:
     page.goto(f"{address}/run/eval-a/episodes?page=16")
-    until(page, "window.scrollY > 10000")
-    page.wait_for_timeout(300)
+    until(page, "scrollY > 10000 && " + ROWS_ARE_THERE)
     before = int(top_row(page).split("/")[2].split(".")[0])
+    height = page.evaluate("document.body.scrollHeight")
     page.set_viewport_size({"width": 375, "height": 667})
-    page.wait_for_timeout(500)
+    until(page, f"document.body.scrollHeight > {height} && " + ROWS_ARE_THERE)
     assert abs(int(top_row(page).split("/")[2].split(".")[0]) - before) <= 2
 
 
