@@ -9,13 +9,15 @@ import pytest
 
 import palaestra as pa
 from palaestra.cli.main import main
-from palaestra.core.element import Box
+from palaestra.core.element import Box, Element
 from palaestra.core.errors import InputError
-from palaestra.core.gestures.gesture_line import write_line
+from palaestra.core.gestures.gesture_line import read_line, write_line
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.store.exchange.detect import detect
+from palaestra.store.exchange.weblinx import ShownEpisode, ShownTurn, write_weblinx
 from palaestra.store.exchange.weblinx_demonstrations import (
+    Demonstration,
     demonstrations_in,
     read_demonstration,
     splits_of,
@@ -170,13 +172,51 @@ def test_episodes_on_pages_become_demonstrations_and_come_back(tmp_path: Path) -
     assert main(["export", run, "--format", "weblinx", "--to", folder]) == 2  # it exists
 
 
-def test_what_has_no_elements_or_no_intent_is_not_exported(
+def test_what_has_no_elements_is_not_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = str(tmp_path / "run")
     pa.evaluate("probe/memory-4", model="expert", n=1, workers=0, progress=False, run=Path(run))
     assert main(["export", run, "--format", "weblinx", "--to", str(tmp_path / "demos")]) == 2
     assert "'probe/memory-4' shows no elements" in capsys.readouterr().err
+    assert not (tmp_path / "demos").exists()
+
+
+PAGE = [
+    Element("1", "RootWebArea", "Shop", box=Box(0, 0, 100, 100)),
+    Element("2", "textbox", "Name", box=Box(10, 10, 50, 10), parent="1"),
+    Element("3", "button", "Order", box=Box(10, 30, 50, 10), parent="1"),
+    Element("4", "StaticText", "Order", box=Box(12, 32, 20, 6), parent="3"),
+]
+
+
+def exported(folder: Path, *lines: str) -> Demonstration:
+    """Write gestures on `PAGE` as a demonstration, and read it."""
+    turns = [ShownTurn(read_line(line), PAGE) for line in lines]
+    made = ShownEpisode("aaabtsd", "Order", "http://shop", (100, 100), "train", turns)
+    assert write_weblinx(folder, [made]) == 1
+    return read_demonstration(folder / "demonstrations" / "aaabtsd")
+
+
+def test_a_gesture_may_become_two_actions_on_elements(tmp_path: Path) -> None:
+    lines = ("type 'Name' 'Ann' clear enter", "click [4]", "scroll down 40", "say 'Done.'")
+    found = exported(tmp_path / "demos", *lines)
+    assert [write_line(turn.gesture) for turn in found.turns if turn.gesture] == [
+        "type [2] 'Ann'",
+        "press [2] 'Enter'",
+        "click [3]",  # what the text is in
+        "scroll down 40",
+        "say 'Done.'",
+    ]
+    assert {turn.page for turn in found.turns[1:]} == {"page-1-0.html"}
+    assert found.turns[3].words == "click button 'Order'" and found.turns[3].size == (100, 100)
+    assert found.page(found.turns[3]).elements[:3] == PAGE[:3]
+
+
+@pytest.mark.parametrize("line", ["drag [2] to [3]", "double [3]", "back", "click", "press 'Tab'"])
+def test_a_gesture_without_an_intent_is_not_exported(tmp_path: Path, line: str) -> None:
+    with pytest.raises(InputError, match=r"WebLINX has no action for `.*`; export other episodes"):
+        exported(tmp_path / "demos", line)
     assert not (tmp_path / "demos").exists()
 
 

@@ -144,11 +144,9 @@ def demonstrations_in(folder: Path) -> dict[str, Path]:
     Raises:
         InputError: there are none.
     """
-    inner = folder / "demonstrations"
-    root = inner if inner.is_dir() else folder
     found = {
         path.parent.name: path.parent
-        for path in sorted(root.glob("*/replay.json"))
+        for path in sorted(_root(folder).glob("*/replay.json"))
         if not (path.parent / "invalid.json").exists()
     }
     if not found:
@@ -157,6 +155,18 @@ def demonstrations_in(folder: Path) -> dict[str, Path]:
             "demonstrations/NAME/replay.json lie."
         )
     return found
+
+
+def named_demonstration(folder: Path, name: str) -> Demonstration:
+    """Return the demonstration with a name.
+
+    Raises:
+        InputError: there is none, or it is invalid; see `read_demonstration`.
+    """
+    own = _root(folder) / name
+    if own.parent != _root(folder) or not (own / "replay.json").is_file():
+        raise InputError(f"{folder} holds no demonstration '{name}'; check the folder.")
+    return read_demonstration(own)
 
 
 def splits_of(folder: Path) -> dict[str, list[str]]:
@@ -292,6 +302,11 @@ def _past(gesture: Gesture, element: Mapping[str, Any]) -> str:
     shown = said if len(said) <= LONG else f"{said[: LONG - 1]}…"
     called = f"{str(element.get('tagName') or 'element').lower()} {shown!r}"
     return re.sub(r"\[[^]]*\]", lambda _: called, line, count=1)
+
+
+def _root(folder: Path) -> Path:
+    inner = folder / "demonstrations"
+    return inner if inner.is_dir() else folder
 
 
 def _host(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,8 +129,11 @@ def test_a_task_of_another_folder_is_refused(folder: Path, tmp_path: Path) -> No
     other = tmp_path / "other"
     write(other, "four", [act("click", "find")])
     task = registry.tasks(f"weblinx/{other}").task(Split.TEST, 0)
-    with pytest.raises(InputError, match="is no turn of"):
+    with pytest.raises(InputError, match="holds no demonstration 'four'; check the folder"):
         registry.make(f"weblinx/{folder}").reset(task)
+    mine = replace(task, parameters={"demonstration": "one", "turn": 2})  # the user's
+    with pytest.raises(InputError, match="is no turn of"):
+        registry.make(f"weblinx/{folder}").reset(mine)
 
 
 def test_an_expert_has_all_of_the_score_through_evaluate(folder: Path) -> None:

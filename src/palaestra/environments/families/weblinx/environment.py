@@ -38,6 +38,7 @@ from palaestra.store.exchange.weblinx_demonstrations import (
     DemonstrationTurn,
     SeenPage,
     demonstrations_in,
+    named_demonstration,
     read_demonstration,
     splits_of,
 )
@@ -112,11 +113,9 @@ class WebLinx(
             InputError: the task is not one of this folder's, or a file of it is invalid.
         """
         name, number = task.parameters.get(DEMONSTRATION), task.parameters.get(TURN)
-        known = demonstrations_in(self._folder)
-        demonstration = read_demonstration(known[name]) if name in known else None
-        turns = demonstration.predicted() if demonstration else []
-        turn = next((one for one in turns if one.index == number), None)
-        if demonstration is None or turn is None:
+        demonstration = named_demonstration(self._folder, str(name))
+        turn = next((one for one in demonstration.predicted() if one.index == number), None)
+        if turn is None:
             raise InputError(
                 f"'{task.id}' is no turn of {self._folder}; take the tasks of its environment."
             )
