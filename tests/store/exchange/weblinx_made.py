@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 SHOP = """<!DOCTYPE html><html data-webtasks-id="r"><head><title>Shop</title></head><body
 ><nav data-webtasks-id="n"><a data-webtasks-id="home" href="/">Home</a></nav>
@@ -49,6 +52,17 @@ def corners(x: float, y: float, width: float, height: float) -> dict[str, float]
         "x": x, "y": y, "width": width, "height": height,
         "left": x, "top": y, "right": x + width, "bottom": y + height,
     }  # fmt: skip
+
+
+def with_screenshots(folder: Path, scale: int = 2) -> None:
+    """Add screenshots to the demonstrations of a folder, with more pixels than the window has."""
+    file = io.BytesIO()
+    Image.new("RGB", (800 * scale, 600 * scale), (250, 250, 250)).save(file, "PNG")
+    for replay in folder.glob("demonstrations/*/replay.json"):
+        (replay.parent / "screenshots").mkdir()
+        (replay.parent / "screenshots" / "screenshot-1-0.png").write_bytes(file.getvalue())
+        text = replay.read_text()
+        replay.write_text(text.replace('"screenshot": null', '"screenshot": "screenshot-1-0.png"'))
 
 
 def write(folder: Path, name: str, data: Sequence[Data]) -> Path:

@@ -4,6 +4,7 @@
     FOLDER/demonstrations/NAME/replay.json      the turns
     FOLDER/demonstrations/NAME/pages/page-I-J.html    what they saw, with an id on each element
     FOLDER/demonstrations/NAME/bboxes/bboxes-I.json   the boxes of these elements in the window
+    FOLDER/demonstrations/NAME/screenshots/screenshot-I-J.png   the window; may be missing
 
 What the navigator says and does is a gesture here (`core.gesture`): dialogue acts and browser
 actions are in one action space.
@@ -59,6 +60,7 @@ class DemonstrationTurn:
     uid: str  # of its element; empty: it has none
     box: Box | None  # of its element, as recorded with the action; None: none was
     page: str  # the file of the page that it was done on; empty: none was saved
+    screenshot: str  # the file of the window's picture; empty: none was saved, or it is broken
     size: tuple[int, int] | None  # width and height of the window, in pixels; None: not recorded
     url: str  # of the page; empty: it is not known
 
@@ -116,14 +118,22 @@ class Demonstration:
             own = {}
         return SeenPage(elements, {**boxes, **own})
 
-    def predicted(self) -> list[DemonstrationTurn]:
+    def picture(self, turn: DemonstrationTurn) -> Path:
+        """Return the file of a turn's screenshot, which may be missing."""
+        return self.folder / "screenshots" / (turn.screenshot or "none")
+
+    def predicted(self, *, seen: bool = False) -> list[DemonstrationTurn]:
         """Return the turns of the navigator that a policy can be asked for.
 
         As in WebLINX these are the turns of `PREDICTED`, without clicks that only lead to a copy or
         to a submission of the same element, and without elements that have no id or no area.
+
+        Args:
+            seen: only turns with a screenshot.
         """
         pairs = zip(self.turns, [*self.turns[1:], None], strict=True)
-        return [turn for turn, after in pairs if _is_predicted(turn, after)]
+        found = [turn for turn, after in pairs if _is_predicted(turn, after)]
+        return [turn for turn in found if not seen or self.picture(turn).is_file()]
 
 
 def _is_predicted(turn: DemonstrationTurn, after: DemonstrationTurn | None) -> bool:
@@ -155,6 +165,11 @@ def demonstrations_in(folder: Path) -> dict[str, Path]:
             "demonstrations/NAME/replay.json lie."
         )
     return found
+
+
+def has_screenshots(folder: Path) -> bool:
+    """Return whether a folder has the screenshots of any demonstration."""
+    return next(_root(folder).glob("*/screenshots/*.png"), None) is not None
 
 
 def named_demonstration(folder: Path, name: str) -> Demonstration:
@@ -209,14 +224,18 @@ class _Reader:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._page, self._url = "", ""
+        self._page, self._screenshot, self._url = "", "", ""
         self._size: tuple[int, int] | None = None
         self._tabs: list[Any] = []  # the numbers that the browser gave them, in order
 
     def turn(self, index: int, data: Mapping[str, Any]) -> DemonstrationTurn:
         arguments: Mapping[str, Any] = {}
         before = self._url
-        self._page = (data.get("state") or {}).get("page") or self._page
+        state = data.get("state") or {}
+        self._page = state.get("page") or self._page
+        if state.get("screenshot"):
+            good = state.get("screenshot_status", "good") == "good"
+            self._screenshot = str(state["screenshot"]) if good else ""
         if data["type"] == "chat":
             speaker: Literal["instructor", "navigator"] = (
                 "navigator" if data["speaker"] == "navigator" else "instructor"
@@ -236,7 +255,17 @@ class _Reader:
         if intent == "load" and gesture is not None:  # recorded when the new page was there
             url, self._url = before, gesture.text
         return DemonstrationTurn(
-            index, speaker, intent, words, gesture, uid, box, self._page, self._size, url
+            index=index,
+            speaker=speaker,
+            intent=intent,
+            words=words,
+            gesture=gesture,
+            uid=uid,
+            box=box,
+            page=self._page,
+            screenshot=self._screenshot,
+            size=self._size,
+            url=url,
         )
 
     def _window(self, metadata: Mapping[str, Any]) -> None:

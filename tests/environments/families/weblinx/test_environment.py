@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 import palaestra as pa
+from palaestra.core.element import Box
 from palaestra.core.environment import Action, Environment, Transition
 from palaestra.core.errors import InputError
+from palaestra.core.rare_capabilities import elements_of
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
-from tests.store.exchange.weblinx_made import SEARCH, act, write
+from tests.store.exchange.weblinx_made import SEARCH, act, with_screenshots, write
 
 
 @pytest.fixture
@@ -102,6 +104,28 @@ def test_an_action_is_judged_by_intent_element_and_text(folder: Path) -> None:
 def test_a_target_may_be_named_in_any_way(folder: Path, line: str, reward: float) -> None:
     judged = answered(folder, 8, line)
     assert judged.reward == reward and judged.terminated
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+def test_the_contract_holds_with_screenshots(
+    folder: Path, clause: Callable[[Subject], None]
+) -> None:
+    with_screenshots(folder, scale=1)
+    clause(Subject.of(f"weblinx/{folder}?observation=text+picture", steps=2, per_split=1))
+
+
+def test_screenshots_are_the_picture_in_whose_pixels_boxes_and_points_are(folder: Path) -> None:
+    with_screenshots(folder, scale=2)
+    tasks = registry.tasks(f"weblinx/{folder}")
+    turns = [tasks.task(Split.TEST, n).parameters["turn"] for n in range(7)]
+    assert tasks.count(Split.TEST) == 7 and turns == [3, 4, 5, 6, 7, 8, 9]  # the first has none yet
+    environment, first = begun(folder, 8, "?observation=marks")
+    assert "#5 generic 'Red shoes 20 €', clickable" in first.text and len(first.images) == 1
+    shown = {one.id: one.box for one in elements_of(environment)}
+    assert shown["field"] == Box(200, 100, 400, 60)
+    assert environment.step(Action("click (790, 430)")).success
+    page = answered(folder, 8, "click (810, 430)")  # which is 800 pixels wide and 2000 high
+    assert page.reward == pytest.approx(400 * 100 / (800 * 2000))
 
 
 def test_what_is_no_gesture_is_refused_and_the_turn_goes_on(folder: Path) -> None:

@@ -3,7 +3,8 @@
 `weblinx/FOLDER`: one task is one turn of a recorded demonstration. The agent sees what the user
 said, the last turns, and the page; its one action is compared with the recorded one
 (`turn_scores.py`). The reward is that score, and the task is solved where the action is the same.
-Dialogue acts and browser actions are gestures of one action space.
+Dialogue acts and browser actions are gestures of one action space. Where the folder has
+screenshots, the tasks are the turns with one.
 
 The tasks are those of the folder's `splits.json` ("train", "valid" and "test_iid");
 `weblinx/FOLDER:test_web` has as tests those of another of its splits. Without the file,
@@ -17,27 +18,30 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from palaestra.core.element import Box, Element
 from palaestra.core.element_text import is_interactive
-from palaestra.core.environment import Action, Observation, Spec, Transition
+from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.gesture import Gesture, Id, Point, Target
 from palaestra.core.gestures.gesture_line import write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
 from palaestra.core.gestures.locating import element_of
-from palaestra.core.rare_capabilities import Elemental, Sampling
+from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
 from palaestra.core.task import ListedTasks, Split, Task, TaskSet
 from palaestra.environments.base import hashed, refused
 from palaestra.environments.families.weblinx.turn_scores import by_box, turn_score
 from palaestra.environments.shared.known_answer import KnownAnswer
+from palaestra.environments.shared.png_images import size_of
 from palaestra.store.exchange.weblinx_demonstrations import (
     OURS,
     Demonstration,
     DemonstrationTurn,
     SeenPage,
     demonstrations_in,
+    has_screenshots,
     named_demonstration,
     read_demonstration,
     splits_of,
@@ -61,6 +65,7 @@ A press of Enter submits a form."""
 
 class WebLinx(
     KnownAnswer,
+    Pictured,
     Elemental,
     Sampling,
     id="weblinx",
@@ -72,15 +77,18 @@ class WebLinx(
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
         self._folder = folder_and_split(name)[0]
+        self._seen = Capability.PICTURE in self.spec.capabilities
         self._turn: DemonstrationTurn | None = None
         self._page = SeenPage([], {})
+        self._picture, self._scale = b"", 1.0  # pixels of the picture for one of the window
         self._said = ""
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        if name:
-            folder_and_split(name)
-        return super().spec_of(name)
+        spec = super().spec_of(name)
+        if name and has_screenshots(folder_and_split(name)[0]):
+            return replace(spec, capabilities=spec.capabilities | {Capability.PICTURE})
+        return spec
 
     @classmethod
     def names(cls) -> list[str]:
@@ -92,11 +100,12 @@ class WebLinx(
         name = re.split("[?@]", environment)[0].partition("/")[2]
         if not name:
             return ListedTasks(environment)  # of the family itself, without a folder
+        seen = has_screenshots(folder_and_split(name)[0])
         rows = {
             split: [
                 {DEMONSTRATION: demonstration.name, TURN: turn.index}
                 for demonstration in found
-                for turn in demonstration.predicted()
+                for turn in demonstration.predicted(seen=seen)
             ]
             for split, found in split_demonstrations(name).items()
         }
@@ -114,13 +123,17 @@ class WebLinx(
         """
         name, number = task.parameters.get(DEMONSTRATION), task.parameters.get(TURN)
         demonstration = named_demonstration(self._folder, str(name))
-        turn = next((one for one in demonstration.predicted() if one.index == number), None)
+        known = demonstration.predicted(seen=self._seen)
+        turn = next((one for one in known if one.index == number), None)
         if turn is None:
             raise InputError(
                 f"'{task.id}' is no turn of {self._folder}; take the tasks of its environment."
             )
         self._turn, self._page = turn, demonstration.page(turn)
         self._said = history(demonstration, turn)
+        if self._seen:
+            self._picture = demonstration.picture(turn).read_bytes()
+            self._scale = size_of(self._picture)[0] / turn.size[0] if turn.size else 1.0
         return Observation(f"{self._said}\n{self._page.text}".strip())
 
     def _act(self, action: Action) -> Transition:
@@ -141,8 +154,17 @@ class WebLinx(
         )
 
     def elements(self) -> Sequence[Element]:
+        """Return what the page has, with boxes in pixels of the picture, if there is one."""
         self._current()
-        return self._page.elements
+        if self._scale == 1.0:
+            return self._page.elements
+        return [replace(one, box=_scaled(one.box, self._scale)) for one in self._page.elements]
+
+    def picture(self) -> bytes:
+        self._current()
+        if not self._seen:
+            self._undeclared(Capability.PICTURE)
+        return self._picture
 
     def caption(self) -> str:
         return self._said
@@ -174,8 +196,8 @@ class WebLinx(
         if isinstance(target, Point):
             width, height = (self._turn.size if self._turn else None) or (0, 0)
             shares = target.unit == "shares"
-            x, y = (target.x * width, target.y * height) if shares else (target.x, target.y)
-            return by_box(boxes, x, y)
+            across, down = (width, height) if shares else (1 / self._scale, 1 / self._scale)
+            return by_box(boxes, target.x * across, target.y * down)
         if target is None or isinstance(target, Id):
             return boxes.get(target.id) if target else None
         try:
@@ -187,6 +209,10 @@ class WebLinx(
         while at is not None and at not in boxes:  # a text has the box of what is around it
             at = parents.get(at)
         return None if at is None else boxes[at]
+
+
+def _scaled(box: Box | None, by: float) -> Box | None:
+    return box and Box(box.x * by, box.y * by, box.width * by, box.height * by)
 
 
 def history(demonstration: Demonstration, turn: DemonstrationTurn) -> str:
