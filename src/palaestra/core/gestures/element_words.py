@@ -69,7 +69,8 @@ def _of_acted_on(element: Element, acted_on: _Index, everything: _Index) -> str 
     same = acted_on.by_role.get(plain, [])
     if same == [element.id]:
         return full
-    place = same.index(element.id) if element.id in same else len(ORDINALS)
-    if place >= len(ORDINALS) or everything.has((ORDINALS[place], *asked)):
+    few = dict(zip(same, ORDINALS, strict=False))  # as many as have an ordinal
+    ordinal = few.get(element.id)
+    if ordinal is None or everything.has((ordinal, *asked)):
         return None
-    return f"{ORDINALS[place]} {full}"
+    return f"{ordinal} {full}"
