@@ -122,10 +122,10 @@ def _write(
         return write_otel(file, episodes, start, options.conventions or NEWEST)
     if options.format == "weblinx":
         from palaestra.environments.registry import make
-        from palaestra.evaluation.running.shown_demonstrations import shown_episode
+        from palaestra.evaluation.running.shown_demonstrations import shown_episodes
         from palaestra.store.exchange.weblinx import write_weblinx
 
-        return write_weblinx(file, (shown_episode(one, make) for one in episodes))
+        return write_weblinx(file, shown_episodes(episodes, make))
     from palaestra.store.exchange.atif import write_atif
     from palaestra.store.exchange.chat_jsonl import write_chat
     from palaestra.store.exchange.episode_schema import write_json

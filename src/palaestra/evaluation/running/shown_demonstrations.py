@@ -6,10 +6,11 @@ environment instead, which is compared with the record (`TurnReplay`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from palaestra.core.element import Element
-from palaestra.core.environment import Action, Capability
+from palaestra.core.environment import Action, Capability, Sight
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
 from palaestra.core.gesture import Gesture
@@ -37,37 +38,53 @@ def gesture_of_action(environment: str, action: Action) -> Gesture | None:
     return None
 
 
-def shown_episode(episode: Episode, make_env: EnvironmentFactory) -> ShownEpisode:
-    """Return an episode with what was shown before each valid action.
+def shown_episodes(
+    episodes: Iterable[Episode], make_env: EnvironmentFactory
+) -> Iterator[ShownEpisode]:
+    """Yield episodes with what was shown before each valid action.
 
     The user's words are the caption of the first observation; the address is that of the
     environment, as pages tell no other.
 
     Raises:
-        InputError: the environment shows no elements with boxes, differs from the record, or cannot
+        InputError: an environment shows no elements with boxes, differs from the record, or cannot
             be replayed.
-        EnvironmentFault: it crashed.
+        EnvironmentFault: one crashed.
     """
+    before: TurnReplay | None = None  # stays open: what environments share ends with the last one
+    try:
+        for episode in episodes:
+            replay = TurnReplay.of(episode, make_env)
+            if before is not None:
+                before.close()
+            before = replay
+            yield _shown(replay)
+    finally:
+        if before is not None:
+            before.close()
+
+
+def _shown(replay: TurnReplay) -> ShownEpisode:
+    episode = replay.episode
     id = episode.task.environment
+    if Capability.ELEMENTS not in replay.env.spec.capabilities:
+        raise InputError(
+            f"'{id}' shows no elements, so its episodes are no demonstrations on pages; export "
+            "those of an environment that does."
+        )
+    first = replay.guarded(lambda: caption_of(replay.at(0)))
+    size = (0, 0)
     turns: list[ShownTurn] = []
-    with TurnReplay.of(episode, make_env) as replay:
-        if Capability.ELEMENTS not in replay.env.spec.capabilities:
-            raise InputError(
-                f"'{id}' shows no elements, so its episodes are no demonstrations on pages; export "
-                "those of an environment that does."
-            )
-        first = replay.guarded(lambda: caption_of(replay.at(0)))
-        size = (0, 0)
-        for index, step in enumerate(episode.steps):
-            sight = replay.guarded(lambda at=index: sight_of(replay.at(at)))  # type: ignore[misc]
-            gesture = gesture_of_action(id, step.action)
-            if gesture is None or not step.transition.valid:
-                continue
-            size = _window(id, sight.elements)
-            picture = None if sight.picture is None else sight.picture.data
-            if picture is not None:
-                size = size_of(picture)
-            turns.append(ShownTurn(gesture, sight.elements, picture))
+    for index, step in enumerate(episode.steps):
+        gesture = gesture_of_action(id, step.action)
+        if gesture is None or not step.transition.valid:
+            continue
+        sight = _sight(replay, index)
+        size = _window(id, sight.elements)
+        picture = None if sight.picture is None else sight.picture.data
+        if picture is not None:
+            size = size_of(picture)
+        turns.append(ShownTurn(gesture, sight.elements, picture))
     return ShownEpisode(
         name=demonstration_name(f"{id} {episode.key}"),
         instruction=first,
@@ -76,6 +93,11 @@ def shown_episode(episode: Episode, make_env: EnvironmentFactory) -> ShownEpisod
         split=SPLITS[episode.task.split],
         turns=turns,
     )
+
+
+def _sight(replay: TurnReplay, turn: int) -> Sight:
+    environment = replay.at(turn)
+    return replay.guarded(lambda: sight_of(environment))
 
 
 def _window(environment: str, elements: tuple[Element, ...]) -> tuple[int, int]:
