@@ -202,15 +202,17 @@ def test_a_gesture_may_become_two_actions_on_elements(tmp_path: Path) -> None:
     lines = ("type 'Name' 'Ann' clear enter", "click [4]", "scroll down 40", "say 'Done.'")
     found = exported(tmp_path / "demos", *lines)
     assert [write_line(turn.gesture) for turn in found.turns if turn.gesture] == [
-        "type [2] 'Ann'",
-        "press [2] 'Enter'",
-        "click [3]",  # what the text is in
+        "type [e2] 'Ann'",
+        "press [e2] 'Enter'",
+        "click [e3]",  # what the text is in
         "scroll down 40",
         "say 'Done.'",
     ]
     assert {turn.page for turn in found.turns[1:]} == {"page-1-0.html"}
     assert found.turns[3].words == "click button 'Order'" and found.turns[3].size == (100, 100)
-    assert found.page(found.turns[3]).elements[:3] == PAGE[:3]
+    page = found.page(found.turns[3])
+    assert [one.id for one in page.elements][:3] == ["e1", "e2", "e3"]  # numbers are no ids there
+    assert [one.box for one in page.elements][:3] == [one.box for one in PAGE][:3]
 
 
 @pytest.mark.parametrize("line", ["drag [2] to [3]", "double [3]", "back", "click", "press 'Tab'"])

@@ -1,7 +1,8 @@
 """The export of demonstrations in the layout of WebLINX (see `weblinx_demonstrations.py`).
 
 Pages are written from elements, so any environment that shows elements with boxes can be exported.
-Reading a demonstration gives the same gestures, elements and boxes.
+Reading a demonstration gives the same gestures, elements and boxes; only ids that are numbers begin
+with an "e", as the package weblinx reads `uid="19"` as a number, which is no id.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from palaestra.core.element import Box, Element
 from palaestra.core.element_text import TEXT
 from palaestra.core.errors import InputError
-from palaestra.core.gesture import Gesture, Id
+from palaestra.core.gesture import Gesture, Id, Target
 from palaestra.core.gestures.gesture_line import write_line
 from palaestra.core.gestures.locating import element_of
 from palaestra.store.disk import replacing
@@ -68,7 +69,7 @@ def _write(folder: Path, episode: ShownEpisode) -> None:
         (folder / part).mkdir(parents=True)
     data: list[dict[str, Any]] = [_chat(0.0, "instructor", episode.instruction)]
     page, shown = 0, object()
-    for turn in episode.turns:
+    for turn in map(_renamed, episode.turns):
         if (turn.elements, turn.picture) != shown:
             page, shown = page + 1, (turn.elements, turn.picture)
             _write_page(folder, page, turn)
@@ -86,6 +87,26 @@ def _write(folder: Path, episode: ShownEpisode) -> None:
     _write_json(folder / "metadata.json", about)
     form = {"shortcode": episode.name, "description": episode.instruction, "tasks": []}
     _write_json(folder / "form.json", form)
+
+
+def _renamed(turn: ShownTurn) -> ShownTurn:
+    """Return a turn whose ids are no numbers."""
+
+    def id_of(id: str) -> str:
+        return f"e{id}" if id.isdigit() else id
+
+    def target_of(target: Target | None) -> Target | None:
+        return Id(id_of(target.id)) if isinstance(target, Id) else target
+
+    elements = [
+        replace(one, id=id_of(one.id), parent=None if one.parent is None else id_of(one.parent))
+        for one in turn.elements
+    ]
+    return replace(
+        turn,
+        gesture=replace(turn.gesture, target=target_of(turn.gesture.target)),
+        elements=elements,
+    )
 
 
 def _write_page(folder: Path, page: int, turn: ShownTurn) -> None:
