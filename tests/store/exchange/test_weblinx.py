@@ -51,6 +51,15 @@ def test_what_the_navigator_says_and_does_is_in_one_action_space(tmp_path: Path)
     assert page.boxes["field"] == Box(100, 50, 200, 30) and "Far below" not in page.text
 
 
+def test_without_a_file_of_boxes_all_of_a_page_is_shown(tmp_path: Path) -> None:
+    folder = write(tmp_path, "a", SEARCH)
+    (folder / "bboxes" / "bboxes-1.json").unlink()
+    demonstration = read_demonstration(folder)
+    page = demonstration.page(demonstration.turns[8])
+    assert page.boxes == {"card": Box(0, 120, 400, 100)}  # as recorded with the click
+    assert "[find] button 'Find'" in page.text and "Far below" in page.text
+
+
 def test_other_intents_are_history_and_only_some_turns_are_predicted(tmp_path: Path) -> None:
     data = [
         act("click", "find"),

@@ -74,10 +74,14 @@ class SeenPage:
 
     @property
     def text(self) -> str:
-        """The words and the elements to act on that were in the window; of lists, the options."""
+        """The words and the elements to act on that were in the window; of lists, the options.
+
+        Where no boxes are known, all that the page has.
+        """
+        known = any(one.box is not None for one in self.elements)
         shown: dict[str, Element] = {}
         for one in self.elements:
-            if one.box or not self.boxes or (one.role == "option" and one.parent in shown):
+            if one.box or not known or (one.role == "option" and one.parent in shown):
                 shown[one.id] = one
         return flat(list(shown.values()))
 
