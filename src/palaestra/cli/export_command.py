@@ -123,7 +123,7 @@ def _write(
     if options.format == "weblinx":
         from palaestra.environments.registry import make
         from palaestra.evaluation.running.shown_demonstrations import shown_episodes
-        from palaestra.store.exchange.weblinx import write_weblinx
+        from palaestra.store.exchange.weblinx_export import write_weblinx
 
         return write_weblinx(file, shown_episodes(episodes, make))
     from palaestra.store.exchange.atif import write_atif

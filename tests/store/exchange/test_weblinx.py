@@ -15,13 +15,13 @@ from palaestra.core.gestures.gesture_line import read_line, write_line
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.store.exchange.detect import detect
-from palaestra.store.exchange.weblinx import ShownEpisode, ShownTurn, write_weblinx
 from palaestra.store.exchange.weblinx_demonstrations import (
     Demonstration,
     demonstrations_in,
     read_demonstration,
     splits_of,
 )
+from palaestra.store.exchange.weblinx_export import ShownEpisode, ShownTurn, write_weblinx
 from palaestra.store.exchange.weblinx_import import read_weblinx
 from tests.store.exchange.weblinx_made import SEARCH, act, say, write
 

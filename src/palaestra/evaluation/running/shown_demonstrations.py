@@ -22,7 +22,7 @@ from palaestra.core.task import Split
 from palaestra.environments.shared.png_images import size_of
 from palaestra.environments.wrappers.knobs import split
 from palaestra.evaluation.attribution.turn_replay import EnvironmentFactory, TurnReplay
-from palaestra.store.exchange.weblinx import ShownEpisode, ShownTurn, demonstration_name
+from palaestra.store.exchange.weblinx_export import ShownEpisode, ShownTurn, demonstration_name
 
 SPLITS = {Split.TRAIN: "train", Split.VALIDATION: "valid", Split.TEST: "test_iid"}
 
