@@ -31,7 +31,7 @@ from palaestra.core.gesture import Gesture, Id
 from palaestra.core.gestures.gesture_line import write_line
 from palaestra.core.task import Split
 from palaestra.store.exchange.html_elements import UID, read_page
-from palaestra.store.exchange.plain_json import understood
+from palaestra.store.exchange.invalid_documents import understood
 
 INTENTS = (
     "say", "click", "hover", "textinput", "submit", "change", "load", "scroll", "copy", "paste",
