@@ -157,10 +157,6 @@ class _Builder(HTMLParser):
         if tag not in _VOID:
             self._open.append(node)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
     def handle_endtag(self, tag: str) -> None:
         at = next((n for n in range(len(self._open) - 1, 0, -1) if self._open[n].tag == tag), 0)
         if at:
