@@ -41,6 +41,13 @@ CASES = [
     ("hotel", "quote", "change_booking quote_change", "broken"),
     ("hotel", "cancelled last", "add_service cancel_booking list_bookings", KEPT),
     ("hotel", "cancelled last", "cancel_booking allow_late_checkout", "broken"),
+    ("services", "confirmation", "list_notes user.confirms delivery.order_meal", KEPT),
+    ("services", "confirmation", "user.confirms travel.book_trip reserve_table", "broken"),
+    ("services", "confirmation", "travel.cancel_booking user.confirms", "broken"),
+    ("services", "notes", "list_notes delivery.order_meal delivery.order_meal", KEPT),
+    ("services", "notes", "delivery.order_meal list_notes", "broken"),
+    ("services", "old trips first", "travel.cancel_booking travel.book_trip", KEPT),
+    ("services", "old trips first", "travel.book_trip travel.cancel_booking", "broken"),
 ]
 
 

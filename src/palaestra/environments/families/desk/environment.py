@@ -1,9 +1,9 @@
 """Service desks: an agent with a written policy, a user with goals of their own, and a company.
 
-Ids: `desk/orders`, `desk/telephone`, `desk/hotel`, with a user who is a program (`user.py`), and
-`desk/orders:users` … with two players, "agent" and "user", where any model can be the user and is
-audited (`audit.py`). In `desk/telephone:solo` nobody talks: the agent has a ticket, and the tools
-of the user as well as its own.
+Ids: `desk/orders`, `desk/telephone`, `desk/hotel` and `desk/services`, with a user who is a program
+(`user.py`), and `desk/orders:users` … with two players, "agent" and "user", where any model can be
+the user and is audited (`audit.py`). In `desk/telephone:solo` nobody talks: the agent has a ticket,
+and the tools of the user as well as its own.
 
 A turn is a tool call or a message, never both. A message passes the turn to the other side. The
 conversation ends when the user hangs up, when the agent hands it over to a colleague, or after its
@@ -35,7 +35,7 @@ from palaestra.environments.families.apps.composing.verifier import Judge, Verdi
 from palaestra.environments.families.apps.surfaces import FINISH
 from palaestra.environments.families.apps.world import Reply, World
 from palaestra.environments.families.desk import audit, expert
-from palaestra.environments.families.desk.drawing import DESKS, Drawn, caller_of, drawn
+from palaestra.environments.families.desk.drawing import DESKS, Drawn, drawn
 from palaestra.environments.families.desk.scenario import Wish
 from palaestra.environments.families.desk.sides import (
     AGENT,
@@ -266,7 +266,7 @@ class Desk(
 
     def _answered(self, call: Call) -> Reply:
         """Let a service answer; what it answered is a moment of the trace."""
-        person = caller_of(self._desk, self.drawn.scenario, call.api)
+        person = self._desk.caller(self.drawn.scenario, call.api)
         reply = self.world.call(call.api, call.arguments, person)
         if reply.ok:
             self.trace.add(call.api)
