@@ -24,6 +24,7 @@ from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.desk.desks.hotel import HOTEL
 from palaestra.environments.families.desk.desks.orders import ORDERS
 from palaestra.environments.families.desk.desks.services import SERVICES
+from palaestra.environments.families.desk.desks.support import SUPPORT
 from palaestra.environments.families.desk.desks.telephone import TELEPHONE
 from palaestra.environments.families.desk.scenario import (
     Draft,
@@ -32,7 +33,9 @@ from palaestra.environments.families.desk.scenario import (
     ServiceDesk,
 )
 
-DESKS: dict[str, ServiceDesk] = {desk.name: desk for desk in (ORDERS, TELEPHONE, HOTEL, SERVICES)}
+DESKS: dict[str, ServiceDesk] = {
+    desk.name: desk for desk in (ORDERS, TELEPHONE, HOTEL, SERVICES, SUPPORT)
+}
 PEOPLE = 9  # of a world: one at the desk, the others customers
 
 

@@ -65,9 +65,14 @@ class Scenario:
         return (first, *self.wishes[1:])
 
     @property
+    def answers(self) -> tuple[Any, ...]:
+        """What the user must be told."""
+        return tuple(wish.answer for wish in self.final if wish.answer is not None)
+
+    @property
     def answer(self) -> Any:
-        """What the user must be told; None if nothing."""
-        return next((wish.answer for wish in self.final if wish.answer is not None), None)
+        """The first thing that the user must be told; None if nothing."""
+        return next(iter(self.answers), None)
 
 
 class Draft(NamedTuple):
