@@ -192,13 +192,14 @@ def main() -> None:
                 for error in (0.1, 0.2, 0.3)
             },
         }
-        right = sum(one.solved for one in judged)
+        usual = [at for at, one in enumerate(judged) if one.kind == "usual"]
+        values["verifier, usual episodes only"] = [values["verifier"][at] for at in usual]
         for name, found in values.items():
-            scored = [
-                (one.task, value, one.solved) for one, value in zip(judged, found, strict=True)
-            ]
+            of = judged if len(found) == len(judged) else [judged[at] for at in usual]
+            scored = [(one.task, value, one.solved) for one, value in zip(of, found, strict=True)]
+            right = sum(one.solved for one in of)
             cells = f"{interval(scored, accuracy)} | {interval(scored, auc)}"
-            print(f"| {id} | {len(judged)} ({right}) | {name} | {cells} |", flush=True)
+            print(f"| {id} | {len(of)} ({right}) | {name} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ class Library:
 def features(
     trajectory: Trajectory, library: Library, without: int | None = None
 ) -> NDArray[np.float64]:
-    """Return the features of a trajectory.
+    """Return the features of a trajectory; calls that were refused count as refused, and no more.
 
     Args:
         trajectory: any.
@@ -185,6 +185,8 @@ def features(
     Returns:
         shape [len(FEATURES)], in the order of `FEATURES`, each in [0, 1].
     """
+    refused = [bool(REFUSED.match(text)) for text in trajectory.seen]
+    trajectory = _without(trajectory, refused)
     names = trajectory.names
     expected = library.expected(trajectory.words, without)
     tools, arguments = (
@@ -206,7 +208,7 @@ def features(
             *tools,
             *arguments,
             1 - max(orders, default=0.0),
-            sum(bool(REFUSED.match(text)) for text in trajectory.seen) / max(1, len(names)),
+            sum(refused) / max(1, len(refused)),
             1 - len({str(call) for call in trajectory.calls}) / max(1, len(names)),
             _answer_unknown(trajectory),
         ]
@@ -219,6 +221,16 @@ def features(
 def values_of(text: str) -> list[str]:
     """Return the values of a request, in their order."""
     return ["".join(found).strip() for found in VALUE.findall(text)]
+
+
+def _without(trajectory: Trajectory, refused: Sequence[bool]) -> Trajectory:
+    """Return the trajectory without the calls that were refused."""
+    if not any(refused):
+        return trajectory
+    pairs = zip(trajectory.calls, trajectory.seen, refused, strict=True)
+    kept = [(call, seen) for call, seen, bad in pairs if not bad]
+    calls, seen = tuple(call for call, _ in kept), tuple(text for _, text in kept)
+    return Trajectory(trajectory.request, calls, seen)
 
 
 def _plain(value: Any) -> str:
