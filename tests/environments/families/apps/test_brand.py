@@ -140,15 +140,16 @@ def test_questions_are_in_other_words_than_articles() -> None:
         assert all(QUESTIONS[topic] not in (title, text) for title, text in ways)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 def test_the_contract_holds(clause: Callable[[Subject], None]) -> None:
     clause(Subject.of("apps/brand-easy"))
 
 
 def test_a_reference_solves_tasks_and_constant_answers_do_not() -> None:
-    for name in ("brand-hard", "brand-medium:discover"):
+    for name in ("brand-hard", "brand-easy:discover"):
         env = Apps(name)
-        for task in Apps.tasks(f"apps/{name}").take(Split.TEST, 4):
+        for task in Apps.tasks(f"apps/{name}").take(Split.TEST, 2):
             for answer in ("", "I cannot do that.", "I hand this over to a person."):
                 env.reset(task)
                 assert not env.step(Action(f"finish(answer={answer!r})")).success
