@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 EXAMPLE = "palaestra judge calibrate runs/eval-1 --judge smollm2-135m"
 CALIBRATE, FIT = "calibrate", "fit"
+WITHOUT_EFFECT_ON_FIT = (
+    "judge", "truth", "measured", "unmeasured", "rubric", "probe", "prober", "without", "on"
+)  # fmt: skip
 VERDICTS_KEPT = "The verdicts so far are stored; the same command goes on after them."
 NOTHING_MEASURED = "The measurement is not stored; give the same command again."
 
@@ -182,7 +185,7 @@ def _fit(options: argparse.Namespace, path: Path) -> int:
 
     if options.to is None:
         raise InputError("The file of the judge is missing; name it with --to FILE.")
-    for option in ("judge", "truth", "measured", "rubric", "prober", "on"):
+    for option in WITHOUT_EFFECT_ON_FIT:
         if getattr(options, option):
             raise InputError(f"--{option} has no effect with `judge fit`; drop it.")
     with RunFolder.read(path) as opened:

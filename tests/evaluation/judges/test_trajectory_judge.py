@@ -244,7 +244,7 @@ def test_a_file_that_is_no_verifier_is_refused(tmp_path: Path, text: str) -> Non
 
 def test_a_run_becomes_a_judge_of_another(tmp_path: Path, capsys) -> None:
     evaluate = ["eval", "--env", "apps/easy", "--model", "expert", "--workers", "0", "--run"]
-    assert main([*evaluate, str(tmp_path / "right"), "-n", "24", "--split", "train"]) == 0
+    assert main([*evaluate, str(tmp_path / "right"), "-n", "22", "--split", "train"]) == 0
     assert main([*evaluate, str(tmp_path / "other"), "-n", "3"]) == 0
     file = tmp_path / "v.json"
     assert main(["judge", "fit", str(tmp_path / "right"), "--to", str(file)]) == 0
@@ -255,3 +255,4 @@ def test_a_run_becomes_a_judge_of_another(tmp_path: Path, capsys) -> None:
     assert main(["judge", "fit", str(tmp_path / "right")]) == 2
     assert "name it with --to FILE" in capsys.readouterr().err
     assert main(["judge", str(tmp_path / "other"), "--to", str(file)]) == 2
+    assert main(["judge", "fit", str(tmp_path / "right"), "--to", str(file), "--probe", "x"]) == 2
