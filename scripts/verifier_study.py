@@ -1,6 +1,6 @@
 """A verifier of trajectories against the truth: accuracy and AUC on tasks that it never met.
 
-    python scripts/verifier_study.py [--fit 200] [--tasks 100]
+    python scripts/verifier_study.py [--fit 160] [--first 60] [--tasks 60]
 
 The verifier (`evaluation/judges/trajectory_judge.py`) learns from the solved episodes of an expert
 that errs, on tasks of the training split of `apps/easy` and `apps/medium`. It is measured on tasks
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -112,10 +112,10 @@ def lessons(ids: Sequence[str], count: int) -> list[Trajectory]:
     return found
 
 
-def episodes(id: str, count: int) -> Iterator[Judged]:
-    """Yield right and wrong episodes of tasks of the test split."""
+def episodes(id: str, numbers: Iterable[int]) -> Iterator[Judged]:
+    """Yield right and wrong episodes of tasks of the test split, by their numbers."""
     env = Apps(f"{id}:all")
-    for number in range(count):
+    for number in numbers:
         task = Apps.tasks(f"apps/{id}").task(Split.TEST, number)
         rng = random.Random(f"verifier {id} {number}")
         made = Apps(id).draw(task)
@@ -168,8 +168,9 @@ def interval(scored: Sequence[Scored], measure: Callable[[Sequence[Scored]], flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--fit", type=int, default=200, help="episodes to learn from")
-    parser.add_argument("--tasks", type=int, default=100, help="of each id")
+    parser.add_argument("--fit", type=int, default=160, help="episodes to learn from")
+    parser.add_argument("--first", type=int, default=60, help="tasks to leave out before")
+    parser.add_argument("--tasks", type=int, default=60, help="of each id")
     options = parser.parse_args()
     verifier = fit(lessons(("easy", "medium"), options.fit))
     print(f"Learned from {len(verifier.library.trajectories)} right trajectories.\n")
@@ -181,7 +182,7 @@ def main() -> None:
         "| --- | --- | --- | --- | --- |"
     )
     for id in ("easy", "medium", "easy-challenge"):
-        judged = list(episodes(id, options.tasks))
+        judged = list(episodes(id, range(options.first, options.first + options.tasks)))
         rng = random.Random(0)
         values = {
             "verifier": [verifier.probability(one.trajectory) for one in judged],

@@ -133,6 +133,10 @@ class Library:
             found = (self._hat[without] @ self._given - own * self._given[without]) / (1 - own)
         return dict(zip(self._needs, np.maximum(found, 0).tolist(), strict=True))
 
+    def known(self, names: Sequence[str]) -> float:
+        """Return the share of calls whose tools some trajectory uses; 1 without any call."""
+        return sum(name in self._used for name in names) / len(names) if names else 1.0
+
     def similar(self, words: Counter[str], without: int | None) -> list[Trajectory]:
         """Return the trajectories of the most similar requests, by the cosine of their words."""
         wanted = self._weighed(words)
@@ -174,7 +178,10 @@ class Library:
 def features(
     trajectory: Trajectory, library: Library, without: int | None = None
 ) -> NDArray[np.float64]:
-    """Return the features of a trajectory; calls that were refused count as refused, and no more.
+    """Return the features of a trajectory.
+
+    Calls that were refused count as refused, and no more. What comes of a comparison counts by the
+    share of calls whose tools the library knows: of others it tells nothing.
 
     Args:
         trajectory: any.
@@ -199,15 +206,15 @@ def features(
     orders = [
         _same_order(names, other.names) for other in library.similar(trajectory.words, without)
     ]
+    known = library.known(names)
+    compared = [1 - library.likeness_generated_back(trajectory, without), *tools, *arguments]
+    compared.append(1 - max(orders, default=0.0))
     return np.array(
         [
             _unused(trajectory),
             _unknown(trajectory),
             _rows_not_meant(trajectory),
-            1 - library.likeness_generated_back(trajectory, without),
-            *tools,
-            *arguments,
-            1 - max(orders, default=0.0),
+            *(known * one for one in compared),
             sum(refused) / max(1, len(refused)),
             1 - len({str(call) for call in trajectory.calls}) / max(1, len(names)),
             _answer_unknown(trajectory),
