@@ -166,6 +166,8 @@ def users_who_lie(desks: Sequence[str], count: int) -> None:
     for lie in LIES:
         ends = [lied_to(lie, desk, number) for desk in desks for number in range(count)]
         told = [end for end in ends if end is not None]
+        if not told:
+            continue  # users at these desks have no occasion for it
         cells = [share([end == wanted for end in told]) for wanted in ("solved", "user", "agent")]
         print(f"| {lie} | {len(told)} | {' | '.join(cells)} |", flush=True)
 

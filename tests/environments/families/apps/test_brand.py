@@ -79,6 +79,7 @@ def test_faults_are_found_by_reading_alone(seed: int) -> None:
             truths = where.state.find("knowledge.truth", kind=kind.kind)
             wanted = {tuple(ids) for ids in kind.wanted(where, truths)}
             assert found[kind.kind] == wanted and len(wanted) == 5
+            assert {truth["topic"].split()[0] for truth in truths} == set(TOPICS)
 
 
 def test_intents_and_breaches_are_found_by_reading_alone() -> None:

@@ -9,11 +9,13 @@ nothing. Which is which stands in `knowledge.truth`, which no API shows. After C
 
 from __future__ import annotations
 
+import random
+
 from palaestra.environments.families.apps.histories.scene import Scene
 from palaestra.environments.families.apps.state import Row
 
 PRODUCTS = 8
-ROLES = ("plain",) * 9 + ("duplicate",) * 5 + ("contradiction",) * 5 + ("outdated",) * 5
+FAULTS = ("duplicate", "contradiction", "outdated")
 CALLS = 12
 BREACH = 0.35  # of the rules of a call are broken
 TOPICS: dict[str, tuple[tuple[int, int], tuple[tuple[str, str], ...]]] = {
@@ -115,11 +117,11 @@ def knowledge(scene: Scene) -> None:
 
 def _articles(scene: Scene, things: list[str]) -> None:
     rng = scene.rng
-    roles = rng.sample(ROLES, len(ROLES))
+    roles = {topic: _roles(at, rng) for at, topic in enumerate(TOPICS)}
     drafts = []
     for number, (thing, topic) in enumerate((t, topic) for t in things for topic in TOPICS):
         (low, high), ways = TOPICS[topic]
-        role, value = roles[number], rng.randint(low, high)
+        role, value = roles[topic].pop(), rng.randint(low, high)
         other = rng.choice([n for n in range(low, high + 1) if n != value])
         one, two = rng.sample(ways, 2)
         drafts.append((number, role, thing, topic, one, value, "2027"))
@@ -139,6 +141,16 @@ def _articles(scene: Scene, things: list[str]) -> None:
     for number, role, thing, topic, *_ in {draft[0]: draft for draft in drafts}.values():
         ids = sorted(written[number])
         _true(scene, role, ids[0], ids[-1], f"{topic} {thing}")
+
+
+def _roles(topic: int, rng: random.Random) -> list[str]:
+    """Draw the roles of a topic's articles, one for each product: three plain, five with faults.
+
+    Each topic has each fault, and over all three topics there are five of each.
+    """
+    roles = ["plain"] * 3 + [*FAULTS] * 2
+    roles.remove(FAULTS[topic])
+    return rng.sample(roles, len(roles))
 
 
 def _true(scene: Scene, kind: str, one: int, other: int, topic: str = "") -> None:
