@@ -156,7 +156,7 @@ class Library:
         mine = set(trajectory.words) if without is not None else set()
         left_out = set(self.trajectories[without].names) if without is not None else set()
         back: dict[str, float] = {}
-        for name in set(trajectory.names):
+        for name in dict.fromkeys(trajectory.names):  # in an order that is always the same
             own = name in left_out
             others = self._used[name] - own
             for word, count in self._asked.get(name, Counter[str]()).items():
@@ -243,7 +243,7 @@ def _without(trajectory: Trajectory, refused: Sequence[bool]) -> Trajectory:
 def _plain(value: Any) -> str:
     """Return a value as it is compared: 25.0 as 25, texts in any case."""
     try:
-        return f"{float(value):g}"
+        return f"{float(value):.15g}"
     except (TypeError, ValueError):
         return " ".join(str(value).casefold().split())
 
@@ -260,8 +260,8 @@ def _unused(trajectory: Trajectory) -> float:
     """Return the share of the request's values that no call and no row of a call has."""
     used = {_plain(value) for _, value in _arguments(trajectory.calls)}
     used = used.union(*(texts for _, texts in _rows_used(trajectory)))
-    text, wanted = "\n".join(used), values_of(trajectory.request)
-    missing = [value for value in wanted if not _stands_in(_plain(value), text)]
+    wanted = [_plain(value) for value in values_of(trajectory.request)]
+    missing = [value for value in wanted if not any(_stands_in(value, text) for text in used)]
     return len(missing) / max(1, len(wanted))
 
 
