@@ -106,7 +106,9 @@ def test_named_splits_hold_what_is_in_the_folder(tmp_path: Path) -> None:
     named = {"train": ["a", "elsewhere"], "test_geo": ["b", "broken"]}
     (tmp_path / "splits.json").write_text(json.dumps(named))
     assert splits_of(tmp_path) == {"train": ["a"], "test_geo": ["b"]}
-    keys = [(str(one.key), one.task.split) for one in read_weblinx(tmp_path)]
+    found = list(read_weblinx(tmp_path))
+    assert [one.task.environment for one in found] == ["weblinx", "weblinx/test_geo"]
+    keys = [(str(one.key), one.task.split) for one in found]
     assert keys == [
         ("weblinx/train/0.0", Split.TRAIN), ("weblinx/test_geo/0.0", Split.TEST)
     ]  # fmt: skip

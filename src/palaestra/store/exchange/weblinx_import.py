@@ -2,7 +2,8 @@
 
 Each turn of the navigator is a call and a step; its prompt has what the user said since, and the
 page if it is another one. A demonstration counts as solved, with a reward of 1 at its end. The
-split is the first part of an episode's key: `weblinx/test_web/3.0`.
+split is part of an episode's key: `weblinx/test_web/3.0`. The environment is `weblinx` in training
+only, else `weblinx/SPLIT`, so that who imitates `weblinx` learns from no demonstration of a test.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def episode_of(demonstration: Demonstration, split: str, number: int) -> Episode
         key=Key(f"{ENVIRONMENT}/{split}", number),
         task=Task(
             id=demonstration.name,
-            environment=ENVIRONMENT,
+            environment=ENVIRONMENT if split == "train" else f"{ENVIRONMENT}/{split}",
             seed=0,
             split=OURS.get(split, Split.TEST),
             instruction=said[0] if said else "",
