@@ -329,4 +329,11 @@ FAMILIES: dict[str, Family] = {
         "the same apps as web sites: pages, forms and links, read as text",
         "Apache-2.0",
     ),
+    "weblinx": Family(
+        "palaestra.environments.families.weblinx.environment:WebLinx",
+        "",
+        "after WebLINX (Lù, Kasner and Reddy 2024)",
+        "turns of recorded demonstrations: the next action of a navigator who talks with a user",
+        "Apache-2.0; the data are not included",
+    ),
 }

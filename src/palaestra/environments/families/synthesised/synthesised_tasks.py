@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from palaestra.core.dealt_splits import deal
 from palaestra.core.environment import Spec, declared
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split, Task, TaskSet
@@ -27,7 +28,6 @@ from palaestra.environments.families.apps.surfaces import SURFACES
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.synthesised.finished_folder import (
     TASK,
-    deal,
     folder_of,
     listed,
     made_in,
