@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from palaestra.environments.families.apps.people import Person, draw_people
-from palaestra.environments.families.real_sites import django_clock
+from palaestra.environments.families.real_sites import request_clock
 from palaestra.environments.families.real_sites.application import BEGIN
 from palaestra.environments.families.real_sites.django_server import DjangoApplication
 from palaestra.environments.families.real_sites.django_users import made_users
@@ -136,7 +136,7 @@ def _reviews(rng: random.Random, users: list[Any], products: list[Any]) -> None:
         for user in rng.sample(users, rng.randint(1, 3)):
             score = rng.randint(1, 5)
             title = rng.choice(PRAISE if score > 3 else BLAME)
-            with django_clock.at(BEGIN - timedelta(days=next(days)), rng):
+            with request_clock.at(BEGIN - timedelta(days=next(days)), rng):
                 model.objects.create(
                     product=product, score=score, title=title, user=user, status=model.APPROVED,
                     body=f"{title}. I would {'' if score > 3 else 'not '}buy it again.",

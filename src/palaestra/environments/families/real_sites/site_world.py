@@ -20,6 +20,7 @@ APPLICATIONS = {
     "shop": f"{HERE}.shop:Shop",
     "forum": f"{HERE}.forum:Forum",
     "cms": f"{HERE}.cms:Cms",
+    "code": f"{HERE}.code_host:CodeHost",
     "home": f"{HERE}.atlas.home:Home",
     "encyclopedia": f"{HERE}.atlas.encyclopedia:Encyclopedia",
     "map": f"{HERE}.atlas.town_map:TownMap",
