@@ -133,7 +133,9 @@ class Sites(
         self._world, self._answer = SiteWorld(self._drawn.template.sites, self._drawn.world), None
         first = next(iter(self._world.sites.values())).application.address
         cookies = self._world.cookies() if self._site_task.signed_in else {}
-        self._session.begin(self._world.by_host(), first, task.seed, cookies=cookies)
+        self._session.begin(
+            self._world.by_host(), first, task.seed, self._site_task.files, cookies=cookies
+        )
         self._seen = set()
         self._solved = False
         self._plan = [line for deed in self._site_task.deeds for line in deed.gestures]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from palaestra.environments.families.real_sites import cms_tasks, forum_tasks, shop_tasks
+from palaestra.environments.families.real_sites import (
+    cms_tasks,
+    code_source_tasks,
+    code_tasks,
+    forum_tasks,
+    shop_tasks,
+)
 from palaestra.environments.families.real_sites.atlas import (
     encyclopedia_tasks,
     hop_tasks,
@@ -20,6 +26,8 @@ MODULES = (
     shop_tasks,
     forum_tasks,
     cms_tasks,
+    code_tasks,
+    code_source_tasks,
     encyclopedia_tasks,
     map_tasks,
     hop_tasks,

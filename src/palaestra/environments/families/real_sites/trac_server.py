@@ -46,7 +46,13 @@ OPTIONS: Mapping[tuple[str, str], str] = {
     ("trac", "default_dateinfo_format"): "absolute",
     ("trac", "default_language"): "en",
     ("trac", "default_timezone"): "UTC",
+    ("trac", "resizable_textareas"): "disabled",
     ("trac", "use_chunked_encoding"): "disabled",
+    ("trac", "wiki_toolbars"): "disabled",
+    ("header_logo", "src"): "",
+    ("metanav", "help"): "disabled",  # the pages of help are not part of the package
+    ("project", "footer"): "",
+    ("project", "name"): "Code",
     ("ticket", "restrict_owner"): "enabled",  # owners are chosen from a list
     ("git", "cached_repository"): "enabled",  # changesets are rows of the database
     ("git", "persistent_cache"): "enabled",
