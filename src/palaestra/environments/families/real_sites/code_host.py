@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sqlite3
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache, lru_cache
-from mimetypes import guess_type
 from pathlib import Path
+from shutil import which
 from typing import Any, ClassVar
+from urllib.parse import quote
 
-from palaestra.browser.sites import Request, Response
+from palaestra.browser.sites import FolderSite, Request, Response
+from palaestra.core.errors import MissingSystemPart
 from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.real_sites import trac_server
 from palaestra.environments.families.real_sites.application import (
@@ -48,7 +49,12 @@ class CodeHost(DatabaseApplication):
     }
 
     def check(self) -> None:
-        trac_server.trac_environment(os.getpid())
+        if which("git") is None:
+            raise MissingSystemPart(
+                "The site 'code' needs the program git, which is not installed; install it with: "
+                "apt install git."
+            )
+        trac_server.trac_environment()
 
     def template(self, seed: int) -> SiteTemplate:
         return _template(self.name, seed)
@@ -61,9 +67,10 @@ class CodeHost(DatabaseApplication):
 
     def respond(self, site: OpenSite, request: Request) -> Response:
         if request.path.startswith(STATIC):
-            return _static_file(request.path.removeprefix(STATIC))
+            file = request.path.removeprefix(STATIC)
+            return _static_files()(Request("GET", f"{self.address}{quote(file)}"))
         seed = f"{site.seed} {site.now} {request.method} {request.address} {request.body!r}"
-        repository = _repository(os.getpid(), site.seed)
+        repository = _repository(site.seed)
         with trac_server.serving(
             site.database.connection, repository, site.now, seed
         ) as environment:
@@ -85,21 +92,14 @@ def _token(seed: int, purpose: str = "form") -> str:
 
 
 @cache
-def _static_file(name: str) -> Response:
-    """Return a file that Trac brings along."""
-    folder = trac_server.static_folder()
-    found = (folder / name).resolve()
-    if not found.is_relative_to(folder.resolve()) or not found.is_file():
-        return Response(b"There is no such file.", "text/plain", 404)
-    type = guess_type(name)[0] or "application/octet-stream"
-    shown = f"{type}; charset=utf-8" if type.startswith("text/") else type
-    return Response(found.read_bytes(), shown, lasting=True)
+def _static_files() -> FolderSite:
+    return FolderSite(trac_server.static_folder())
 
 
 @cache
-def _repository(process: int, seed: int) -> Path:
+def _repository(seed: int) -> Path:
     """Return the repository of a seed; it is made once in a process."""
-    folder = trac_server.process_folder(process) / f"{seed}.git"
+    folder = trac_server.process_folder() / f"{seed}.git"
     make_repository(folder, drawn_project(seed).commits)
     return folder
 
@@ -110,7 +110,7 @@ def _repository(process: int, seed: int) -> Path:
 @lru_cache(32)
 def _template(name: str, seed: int) -> SiteTemplate:
     project, connection = drawn_project(seed), opened(b"")
-    repository = _repository(os.getpid(), seed)
+    repository = _repository(seed)
     with trac_server.serving(connection, repository, BEGIN, f"code {seed}") as environment:
         _tables(environment, connection)
         _people(connection, project, seed)

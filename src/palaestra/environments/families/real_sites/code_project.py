@@ -184,7 +184,7 @@ def _pages(
     parts = "".join(f" * {component}: {owner}\n" for component, owner in owners.items())
     notes = rng.choice(("The meeting is on Tuesday at ten.", "The meeting moved to the library."))
     texts = {
-        "WikiStart": f"= {name} =\nPages: OnCall, ReportingDefects, ComponentOwners, MeetingNotes\n",
+        "WikiStart": f"= {name} =\nSee OnCall, ReportingDefects, ComponentOwners, MeetingNotes.\n",
         "OnCall": f"This week {on_call.name} is on call.",
         "ReportingDefects": "= Reporting defects =\nA ticket for a defect gets the priority, the "
         "milestone and the keyword of its component:\n\n"

@@ -30,7 +30,7 @@ TICKET, HISTORY, WIKI, MILESTONE = (
 )
 ADDRESS = "http://code.example"
 SUBMIT = "click 'Submit changes button'"
-RESOLUTION, OWNER = "fifth combobox", "sixth combobox"  # of a ticket's form, after its properties
+RESOLUTION, OWNER = "first combobox", "second combobox"  # those without a name in a ticket's form
 RETARGETED = "Ticket retargeted after milestone deleted"  # what Trac says about each ticket
 
 
@@ -106,7 +106,7 @@ def reopen_ticket(world: SiteWorld, rng: random.Random) -> SiteTask:
         return changing(one, "click 'reopen radio'", *said)
 
     say = f"type 'WikiFormatting field' {text!r}"
-    found = changed(ticket, text, status="reopened", resolution="")
+    found = changed(ticket, text, status="reopened", resolution=None)
     return SiteTask(
         f"Reopen {called(ticket)} with the comment: {text}",
         deeds=(Deed(way(ticket, say), found),),
@@ -196,8 +196,8 @@ def close_duplicate(world: SiteWorld, rng: random.Random) -> SiteTask:
     found = changed(newer, text, status="closed", resolution="duplicate")
     return SiteTask(
         "Two open tickets report the same error; their descriptions name the code "
-        f"{error}. Close the newer one as a duplicate, with the comment 'Duplicate of #N.', where N "
-        "is the number of the older one.",
+        f"{error}. Close the newer one as a duplicate, with the comment 'Duplicate of #N.', where "
+        "N is the number of the older one.",
         deeds=(Deed(way(newer, older, "duplicate"), found),),
         wrong=(
             WrongEnd(way(older, newer, "duplicate")),
@@ -310,7 +310,7 @@ def move_tickets(world: SiteWorld, rng: random.Random) -> SiteTask | None:
             *chosen,
             "click 'Batch Modify link'",
             "select 'Change:' 'Milestone'",
-            f"select 'Milestone' '{target}'",
+            f"select 'Milestone list' '{target}'",
             "click 'Change tickets button'",
         )
 
@@ -392,7 +392,7 @@ def change_on_call(world: SiteWorld, rng: random.Random) -> SiteTask:
     texts = {one: f"This week {one} is on call." for one in (name, other)}
     made = inserted(WIKI, name="OnCall", version=2, text=texts[name], readonly=0)
     return SiteTask(
-        f"{name} is on call this week. Correct the wiki's page OnCall; change nothing but the name.",
+        f"{name} is on call this week. Correct the name on the wiki's page OnCall, nothing else.",
         deeds=(Deed(written_page("OnCall", texts[name]), (made,)),),
         wrong=(
             WrongEnd(written_page("OnCall", texts[other])),

@@ -46,9 +46,10 @@ TRIES = 100  # draws until a template finds in a world what it needs
 INSTRUCTIONS = (
     "You do a task in a web browser. Reply with one gesture: click 'words of a link or button', or "
     "click [id]; type 'words of a field' 'text', with clear at the end to replace what it holds; "
-    "select 'words of a list' 'option'; scroll down 400; press 'Enter'; go 'address'; back. When "
-    "all is done, reply answer '', or answer '…' if the task asks for something; separate several "
-    "things by commas. If the task cannot be done, change nothing and reply give up."
+    "select 'words of a list' 'option'; upload 'words of a field' 'file'; scroll down 400; press "
+    "'Enter'; go 'address'; back. When all is done, reply answer '', or answer '…' if the task "
+    "asks for something; separate several things by commas. If the task cannot be done, change "
+    "nothing and reply give up."
 )
 
 

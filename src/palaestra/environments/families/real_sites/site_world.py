@@ -45,7 +45,8 @@ def application(name: str) -> Application:
         found: Application = getattr(import_named(module), attribute)()
         found.check()
     except ImportError as error:
-        file = "atlas.txt" if ".atlas." in module else "sites.txt"
+        own = "trac.txt" if name == "code" else "sites.txt"
+        file = "atlas.txt" if ".atlas." in module else own
         raise MissingPackage(
             f"The site '{name}' needs the Python package '{error.name}', which is not installed; "
             f"install it with: {INSTALL.format(file)}."

@@ -6,6 +6,7 @@ Trac's clock was replaced.
 
 from __future__ import annotations
 
+import atexit
 import io
 import logging
 import os
@@ -14,6 +15,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from trac.env import Environment
 from trac.perm import DefaultPermissionPolicy, PermissionSystem
 from trac.resource import ResourceNotFound
 from trac.versioncontrol.api import IRepositoryProvider, RepositoryManager
+from tracopt.versioncontrol.git.PyGIT import Storage, StorageFactory
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,21 @@ class WorldRepository(Component):  # type: ignore[misc]
     implements(IRepositoryProvider)
 
     def get_repositories(self) -> Iterator[tuple[str, dict[str, str]]]:
-        yield "", {"dir": str(served.get().repository), "type": "git"}
+        folder = str(served.get().repository)
+        _kept(folder)
+        yield "", {"dir": folder, "type": "git"}
+
+
+@lru_cache(4)
+def _kept(folder: str) -> Storage:
+    """Keep what Trac knows of a repository, and its two Git processes, for some at a time.
+
+    Trac would keep it for one request, or else for ever.
+    """
+    return StorageFactory(folder, logging.getLogger("trac"), git_fs_encoding="utf-8").getInstance()
+
+
+atexit.register(_kept.cache_clear)  # a process of Git is ended by what Python can still import
 
 
 # ── attached files ───────────────────────────────────────────────────────────

@@ -55,7 +55,6 @@ OPTIONS: Mapping[tuple[str, str], str] = {
     ("project", "name"): "Code",
     ("ticket", "restrict_owner"): "enabled",  # owners are chosen from a list
     ("git", "cached_repository"): "enabled",  # changesets are rows of the database
-    ("git", "persistent_cache"): "enabled",
     ("git", "trac_user_rlookup"): "enabled",  # authors are users of Trac
     ("git", "use_committer_id"): "disabled",
 }
@@ -68,7 +67,7 @@ def serving(
 ) -> Iterator[Any]:
     """Let Trac use a database, a repository, a time and random numbers; yield its environment."""
     with _lock:
-        environment = trac_environment(os.getpid())
+        environment = trac_environment()
         from palaestra.environments.families.real_sites import trac_components
 
         token = trac_components.served.set(trac_components.Served(connection, repository))
@@ -92,7 +91,6 @@ def respond(environment: Any, request: Request) -> Response:
     return wsgi.respond(application, request)
 
 
-@cache
 def static_folder() -> Path:
     """Return the folder of the files that Trac brings along."""
     import trac
@@ -101,21 +99,16 @@ def static_folder() -> Path:
 
 
 @cache
-def process_folder(process: int) -> Path:
-    """Return a folder of a process, which is removed at its end."""
+def process_folder() -> Path:
+    """Return a folder of this process, which is removed at its end."""
     folder = Path(tempfile.mkdtemp(prefix="palaestra-trac-"))
-
-    def remove() -> None:
-        if os.getpid() == process:  # not a fork of it
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 @cache
-def trac_environment(process: int) -> Any:
-    """Return the environment of a process.
+def trac_environment() -> Any:
+    """Return the environment of this process.
 
     Raises:
         ImportError: Trac, or what it needs, is not installed.
@@ -126,7 +119,7 @@ def trac_environment(process: int) -> Any:
 
     from palaestra.environments.families.real_sites.trac_components import ProjectEnvironment
 
-    made = ProjectEnvironment(process_folder(process) / "environment", OPTIONS)
+    made = ProjectEnvironment(process_folder() / "environment", OPTIONS)
     load_workflow_config_snippet(made.config, "basic-workflow.ini")
     env_cache[made.path] = made
     return made
