@@ -42,9 +42,8 @@ def main() -> None:
 
         def reset(site: str = site) -> None:
             world = SiteWorld([site], 3)
-            world.rows(
-                next(iter(world.columns))
-            )  # SQLite reads its tables' definitions with the first
+            table = next(iter(world.columns))
+            world.rows(table)  # SQLite reads its tables' definitions with the first
             world.close()
 
         alone = median(reset)

@@ -10,13 +10,14 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from palaestra.browser.sites import Request, Response
 from palaestra.environments.families.apps.compiler.blueprint import Column
 from palaestra.environments.families.apps.state import Change, Row
 from palaestra.environments.families.real_sites.site_database import SiteDatabase, SiteTemplate
 
+Size = Literal["small", "large"]  # of a world
 DOMAIN = ".example"  # reserved: no such host exists anywhere (RFC 2606)
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)  # when each world begins, as the clocks of its pages do
 
@@ -27,6 +28,9 @@ class Application(ABC):
     name: ClassVar[str]  # of its host, and of its tables: "shop.catalogue_product"
     unjudged: ClassVar[Mapping[str, Collection[str]]] = {}
     """What it writes by itself, by table without the name: columns, or none for all of a table."""
+
+    def __init__(self, size: Size = "small") -> None:
+        self.size: Size = size
 
     @abstractmethod
     def open(self, seed: int) -> OpenSite:

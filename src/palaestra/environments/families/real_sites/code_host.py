@@ -20,6 +20,7 @@ from palaestra.environments.families.real_sites.application import (
     BEGIN,
     DatabaseApplication,
     OpenSite,
+    Size,
 )
 from palaestra.environments.families.real_sites.code_project import (
     MILESTONES,
@@ -57,7 +58,7 @@ class CodeHost(DatabaseApplication):
         trac_server.trac_environment()
 
     def template(self, seed: int) -> SiteTemplate:
-        return _template(self.name, seed)
+        return _template(seed, self.size)
 
     def open(self, seed: int) -> CodeSite:
         return CodeSite(self, seed, super().open(seed).database)
@@ -70,7 +71,7 @@ class CodeHost(DatabaseApplication):
             file = request.path.removeprefix(STATIC)
             return _static_files()(Request("GET", f"{self.address}{quote(file)}"))
         seed = f"{site.seed} {site.now} {request.method} {request.address} {request.body!r}"
-        repository = _repository(site.seed)
+        repository = _repository(site.seed, self.size)
         with trac_server.serving(
             site.database.connection, repository, site.now, seed
         ) as environment:
@@ -97,10 +98,10 @@ def _static_files() -> FolderSite:
 
 
 @cache
-def _repository(seed: int) -> Path:
+def _repository(seed: int, size: Size) -> Path:
     """Return the repository of a seed; it is made once in a process."""
-    folder = trac_server.process_folder() / f"{seed}.git"
-    make_repository(folder, drawn_project(seed).commits)
+    folder = trac_server.process_folder() / f"{size}-{seed}.git"
+    make_repository(folder, drawn_project(seed, size).commits)
     return folder
 
 
@@ -108,9 +109,9 @@ def _repository(seed: int) -> Path:
 
 
 @lru_cache(32)
-def _template(name: str, seed: int) -> SiteTemplate:
-    project, connection = drawn_project(seed), opened(b"")
-    repository = _repository(seed)
+def _template(seed: int, size: Size) -> SiteTemplate:
+    project, connection = drawn_project(seed, size), opened(b"")
+    repository = _repository(seed, size)
     with trac_server.serving(connection, repository, BEGIN, f"code {seed}") as environment:
         _tables(environment, connection)
         _people(connection, project, seed)
@@ -121,7 +122,7 @@ def _template(name: str, seed: int) -> SiteTemplate:
         _changesets(environment)
         connection.execute("DELETE FROM cache")
         connection.commit()
-    found = SiteTemplate.of(name, connection)
+    found = SiteTemplate.of(CodeHost.name, connection)
     connection.close()
     return found
 

@@ -9,10 +9,12 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from palaestra.environments.families.apps.people import Person, draw_people
-from palaestra.environments.families.real_sites.application import BEGIN
+from palaestra.environments.families.real_sites.application import BEGIN, Size
 from palaestra.environments.families.real_sites.git_repository import Commit
 
-PEOPLE, TICKETS, COMMITS = 6, 24, 40
+PEOPLE = {"small": 6, "large": 20}
+TICKETS = {"small": 24, "large": 120}
+COMMITS = {"small": 40, "large": 400}
 NAMES = ("Heron", "Lantern", "Marble", "Pebble", "Saffron", "Thimble")
 MILESTONES: Mapping[str, int | None] = {"1.0": -200, "1.1": -70, "1.2": 20, "1.3": 75, "2.0": None}
 """When each is due, in days from the beginning; those that were due are completed."""
@@ -63,6 +65,12 @@ SUMMARIES = {
         "Screenshots show the old menu", "Chapter on backups is missing",
     ),
 }  # fmt: skip
+WHEN = {
+    "small": ("",),
+    "large": ("", " after an update", " at night", " on the old machine", " with two users"),
+}
+"""What summaries end with."""
+
 COMMENTS = (
     "I see this on two machines.", "Not before the release, please.", "I have a test for it.",
     "It began with the last update.", "Could you attach a log?", "This needs a decision.",
@@ -120,36 +128,43 @@ def user_name(person: Person) -> str:
 
 
 @lru_cache(32)
-def drawn_project(seed: int) -> Project:
+def drawn_project(seed: int, size: Size) -> Project:
     """Draw the project of a seed."""
     rng = random.Random(f"project {seed}")
-    people = draw_people(rng, PEOPLE)
+    people = draw_people(rng, PEOPLE[size])
     users = [user_name(one) for one in people]
     owners = {component: rng.choice(users[1:]) for component in FILES}
-    tickets = _tickets(rng, users, owners)
+    tickets = _tickets(rng, users, owners, size)
     rules = {
         component: (rng.choice(PRIORITIES), rng.choice(OPEN), f"{component}-{rng.randrange(100)}")
         for component in FILES
     }
     name = rng.choice(NAMES)
-    pages, commits = _pages(rng, name, people, owners, rules), _commits(rng, people, tickets)
+    pages = _pages(rng, name, people, owners, rules)
+    commits = _commits(rng, people, tickets, COMMITS[size])
     return Project(name, people, owners, tickets, pages, commits, rules)
 
 
 def _tickets(
-    rng: random.Random, users: Sequence[str], owners: Mapping[str, str]
+    rng: random.Random, users: Sequence[str], owners: Mapping[str, str], size: Size
 ) -> list[TicketDraft]:
     """Draw tickets: the first third is closed; the error of an open one is reported twice."""
-    subjects = [(name, summary) for name, all in SUMMARIES.items() for summary in all]
-    chosen, codes = rng.sample(subjects, TICKETS), rng.sample(range(1000, 9999), TICKETS)
+    count = TICKETS[size]
+    subjects = [
+        (name, f"{summary}{when}")
+        for name, all in SUMMARIES.items()
+        for summary in all
+        for when in WHEN[size]
+    ]
+    chosen, codes = rng.sample(subjects, count), rng.sample(range(1000, 9999), count)
     found = []
     for number, ((component, summary), code) in enumerate(zip(chosen, codes, strict=True), 1):
-        closed = number <= TICKETS // 3
+        closed = number <= count // 3
         comments = [(rng.choice(users), text) for text in rng.sample(COMMENTS, rng.randint(0, 2))]
         found.append(
             TicketDraft(
                 id=number,
-                at=BEGIN - timedelta(days=250 - 10 * number, minutes=rng.randrange(600)),
+                at=BEGIN - timedelta(days=250 - 240 * number // count, minutes=rng.randrange(600)),
                 summary=summary,
                 component=component,
                 type=rng.choice(("defect", "defect", "enhancement", "task")),
@@ -163,7 +178,7 @@ def _tickets(
                 comments=tuple(comments),
             )
         )
-    older, newer = sorted(rng.sample(found[TICKETS // 3 :], 2), key=lambda one: one.id)
+    older, newer = sorted(rng.sample(found[count // 3 :], 2), key=lambda one: one.id)
     found[newer.id - 1] = replace(newer, component=older.component, error=older.error)
     return found
 
@@ -223,7 +238,7 @@ class _Source:
 
 
 def _commits(
-    rng: random.Random, people: Sequence[Person], tickets: Sequence[TicketDraft]
+    rng: random.Random, people: Sequence[Person], tickets: Sequence[TicketDraft], count: int
 ) -> list[Commit]:
     """Draw a history: numbers change, functions are added, tickets are fixed."""
     paths = [path for files in FILES.values() for path in files]
@@ -234,16 +249,17 @@ def _commits(
         for path in paths
     }
     fixes = [one for one in tickets if one.resolution == "fixed"]
-    fixed_at = dict(zip(rng.sample(range(8, COMMITS), len(fixes)), fixes, strict=False))
+    fixed_at = dict(zip(rng.sample(range(8, count), len(fixes)), fixes, strict=False))
     texts = {path: source.text(path) for path, source in sources.items()}
-    commits = [_commit(people[0], 0, rng, "Import the project", texts)]
-    for number in range(1, COMMITS):
+    days = sorted((rng.uniform(1, 240) for _ in range(count)), reverse=True)
+    commits = [_commit(people[0], days[0], "Import the project", texts)]
+    for number in range(1, count):
         ticket = fixed_at.get(number)
         changed = rng.sample(FILES[ticket.component] if ticket else paths, rng.choice((1, 1, 2)))
         messages = [_changed(rng, path, sources[path]) for path in changed]
         message = f"Fix #{ticket.id}: {ticket.summary}" if ticket else "; ".join(messages)
         texts = {path: sources[path].text(path) for path in changed}
-        commits.append(_commit(rng.choice(people), number, rng, message, texts))
+        commits.append(_commit(rng.choice(people), days[number], message, texts))
     return commits
 
 
@@ -266,8 +282,7 @@ def _changed(rng: random.Random, path: str, source: _Source) -> str:
     return f"Change {name} from {before} to {source.settings[name]}"
 
 
-def _commit(
-    person: Person, number: int, rng: random.Random, message: str, texts: Mapping[str, str]
-) -> Commit:
-    at = BEGIN - timedelta(days=240 - 6 * number, minutes=rng.randrange(1440))
+def _commit(person: Person, days: float, message: str, texts: Mapping[str, str]) -> Commit:
+    """Return a commit of some days before the beginning."""
+    at = BEGIN - timedelta(minutes=round(24 * 60 * days))
     return Commit(user_name(person), person.email, at, message, texts)

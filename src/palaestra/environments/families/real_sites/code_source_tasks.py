@@ -30,7 +30,8 @@ UNKNOWN = ("src/mailer.py", "src/printer.py", "src/colours.py")
 
 def history(world: SiteWorld, path: str) -> list[Commit]:
     """Return the commits that changed a file, the oldest first."""
-    commits = drawn_project(world.sites["code"].seed).commits
+    site = world.sites["code"]
+    commits = drawn_project(site.seed, site.application.size).commits
     return [commit for commit in commits if path in commit.files]
 
 

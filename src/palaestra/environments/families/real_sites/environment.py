@@ -1,7 +1,8 @@
 """Sites: real applications in a real browser, and tasks judged by the rows that are left.
 
 Ids: `sites/shop-easy`, `sites/shop-medium` and so on: templates of a site and a level.
-`sites/shop:NAME`: one template, or those with a tag. Actions are gestures (`core/gesture.py`); a
+`sites/shop:NAME`: one template, or those with a tag. With `-large` at the end, of the shop and the
+code host: in large worlds. Actions are gestures (`core/gesture.py`); a
 task ends with `answer '…'`, or with `give up` if what it asks for cannot be done. After WebArena
 (Zhou et al. 2024) and WorkArena (Drouin et al. 2024); ours: the worlds, which are drawn by seed,
 and the tasks.
@@ -70,11 +71,12 @@ def drawn(name: str, seed: int) -> DrawnTask:
         EnvironmentFault: no template found what it needs.
     """
     number, split = divmod(seed, len(Split))
-    templates, rng = template_registry.chosen(name), random.Random(f"sites {name} {seed}")
+    templates, size = template_registry.chosen(name), template_registry.size_of(name)
+    rng = random.Random(f"sites {name} {seed}")
     for _ in range(TRIES):
         chosen = rng.choice(templates)
         which = len(Split) * rng.randrange(WORLDS) + split
-        world = SiteWorld(chosen.sites, which)
+        world = SiteWorld(chosen.sites, which, size)
         task = chosen.make(world, rng)
         world.close()
         if task is not None:
@@ -102,7 +104,7 @@ class Sites(
         browser_program()  # raises before anything starts
         for template in template_registry.chosen(name):
             for site in template.sites:
-                application(site)  # so does this
+                application(site, template_registry.size_of(name))  # so does this
         self._session: WebSession | None = None
         self._world: SiteWorld | None = None
         self._answer: str | None = None
@@ -131,7 +133,9 @@ class Sites(
             self._session = new_session(SIZE)
         self._drawn = drawn(self.spec.name, task.seed)
         self._site_task = self._drawn.task
-        self._world, self._answer = SiteWorld(self._drawn.template.sites, self._drawn.world), None
+        size = template_registry.size_of(self.spec.name)
+        self._world = SiteWorld(self._drawn.template.sites, self._drawn.world, size)
+        self._answer = None
         first = next(iter(self._world.sites.values())).application.address
         cookies = self._world.cookies() if self._site_task.signed_in else {}
         self._session.begin(

@@ -9,11 +9,11 @@ from datetime import datetime
 from functools import cache
 
 from palaestra.browser.sites import Site
-from palaestra.core.errors import MissingPackage
+from palaestra.core.errors import InputError, MissingPackage
 from palaestra.core.paths import import_named
 from palaestra.environments.families.apps.compiler.blueprint import Column
 from palaestra.environments.families.apps.state import Change, Row
-from palaestra.environments.families.real_sites.application import Application, OpenSite
+from palaestra.environments.families.real_sites.application import Application, OpenSite, Size
 
 HERE = "palaestra.environments.families.real_sites"
 APPLICATIONS = {
@@ -30,19 +30,25 @@ APPLICATIONS = {
 }
 """The classes of applications, by name; they are imported when a world has them."""
 
+LARGE = ("shop", "code")
+"""Those that have large worlds, too: some ten times as many rows, so lists have several pages."""
+
 INSTALL = "pip install --no-deps -r requirements/{} (a file of palaestra's repository)"
 
 
 @cache
-def application(name: str) -> Application:
-    """Return an application.
+def application(name: str, size: Size = "small") -> Application:
+    """Return an application, with worlds of a size.
 
     Raises:
+        InputError: it has no worlds of that size.
         MissingPackage: what it is made of is not installed.
     """
+    if size == "large" and name not in LARGE:
+        raise InputError(f"The site '{name}' has no large worlds; {' and '.join(LARGE)} have.")
     module, _, attribute = APPLICATIONS[name].partition(":")
     try:
-        found: Application = getattr(import_named(module), attribute)()
+        found: Application = getattr(import_named(module), attribute)(size)
         found.check()
     except ImportError as error:
         own = "trac.txt" if name == "code" else "sites.txt"
@@ -57,14 +63,17 @@ def application(name: str) -> Application:
 class SiteWorld:
     """Copies of applications that one agent uses."""
 
-    def __init__(self, names: Sequence[str], seed: int) -> None:
+    def __init__(self, names: Sequence[str], seed: int, size: Size = "small") -> None:
         """Open copies in which nothing has happened.
 
         Args:
             names: of applications.
             seed: of what they hold.
+            size: of what they hold.
         """
-        self.sites: dict[str, OpenSite] = {name: application(name).open(seed) for name in names}
+        self.sites: dict[str, OpenSite] = {
+            name: application(name, size).open(seed) for name in names
+        }
 
     @property
     def columns(self) -> Mapping[str, Mapping[str, Column]]:
