@@ -33,7 +33,7 @@ from palaestra.environments.families.real_sites.git_repository import make_repos
 from palaestra.environments.families.real_sites.site_database import SiteTemplate, opened
 
 STATIC = "/chrome/common/"
-RIGHTS = ("MILESTONE_ADMIN", "WIKI_ADMIN", "TICKET_BATCH_MODIFY", "REPORT_ADMIN")
+RIGHTS = ("MILESTONE_ADMIN", "WIKI_ADMIN", "TICKET_BATCH_MODIFY")
 """What the person may do beside what all developers may."""
 
 
@@ -45,7 +45,6 @@ class CodeHost(DatabaseApplication):
         "auth_cookie": (),
         "cache": (),
         "session": (),
-        "session_attribute": (),
         "ticket": ("changetime",),
     }
 
@@ -79,9 +78,15 @@ class CodeHost(DatabaseApplication):
 
 
 class CodeSite(OpenSite):
-    """One world's copy. Of a ticket's history, what people wrote counts; the rest follows."""
+    """One world's copy. Of a ticket's history, what people wrote counts; the rest follows.
+
+    Of what Trac keeps about a session, the language that the person chose counts.
+    """
 
     def _judged(self, change: Change) -> Change | None:
+        if change.table == "code.session_attribute":
+            row = change.after or change.before or {}
+            return change if row["name"] == "language" else None
         if change.table == "code.ticket_change" and change.kind == "insert":
             written = change.values["field"] == "comment" and change.values["newvalue"]
             return change if written else None

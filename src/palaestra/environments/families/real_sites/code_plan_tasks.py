@@ -27,6 +27,7 @@ from palaestra.environments.families.real_sites.task_template import (
 )
 
 MILESTONE = "code.milestone"
+LANGUAGES = {"Deutsch": "de", "français": "fr", "日本語": "ja", "Türkçe": "tr"}
 RETARGETED = "Ticket retargeted after milestone deleted"  # what Trac says about each ticket
 
 
@@ -105,6 +106,27 @@ def new_milestone(world: SiteWorld, rng: random.Random) -> SiteTask:
         f"Add the milestone {name} with the description '{text}' and without a date.",
         deeds=(Deed(way(name), (made,)),),
         wrong=(WrongEnd(way(f"{name}.1")),),
+    )
+
+
+@template("code", "easy", "configure")
+def change_language(world: SiteWorld, rng: random.Random) -> SiteTask:
+    """Let the pages be in another language."""
+    language, other = rng.sample(sorted(LANGUAGES), 2)
+
+    def way(name: str) -> tuple[str, ...]:
+        return (
+            "click 'Preferences link'",
+            "click 'Localization link'",
+            f"select 'Language' {name!r}",
+            "click 'Save changes button'",
+        )
+
+    made = inserted("code.session_attribute", name="language", value=LANGUAGES[language])
+    return SiteTask(
+        f"Change your settings so that all pages are shown in this language: {language}.",
+        deeds=(Deed(way(language), (made,)),),
+        wrong=(WrongEnd(way(other)), WrongEnd(way(language)[:-1])),
     )
 
 
