@@ -13,10 +13,16 @@ import pytest
 
 from palaestra.browser.sites import Request, Response
 from palaestra.core.errors import MissingSystemPart
+from palaestra.core.task import Split
+from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
-from palaestra.environments.families.real_sites.application import BEGIN
-from palaestra.environments.families.real_sites.site_world import SiteWorld, application
+from palaestra.environments.families.real_sites.application import BEGIN, PLAIN, Variant
+from palaestra.environments.families.real_sites.site_world import (
+    LANGUAGES,
+    SiteWorld,
+    application,
+)
 from palaestra.environments.families.real_sites.task_template import TaskTemplate
 from palaestra.environments.families.real_sites.template_registry import TEMPLATES
 from tests.browser.needed import browser_missing
@@ -104,7 +110,9 @@ def test_what_was_saved_comes_back(pair: tuple[SiteWorld, SiteWorld]) -> None:
 def test_tokens_and_sessions_of_strangers_repeat(pair: tuple[SiteWorld, SiteWorld]) -> None:
     first, second = (asked(world, "/newticket", signed_in=False) for world in pair)
     assert first == second
-    assert any(cookie.startswith("trac_form_token=") for cookie in first.cookies)
+    token, session = sorted(first.cookies)
+    assert token.startswith("trac_form_token=") and session.startswith("trac_session=")
+    assert "expires" not in session  # it would be a real time
 
 
 def test_a_form_without_its_token_is_refused(pair: tuple[SiteWorld, SiteWorld]) -> None:
@@ -162,3 +170,39 @@ def test_there_are_templates_of_many_kinds() -> None:
     assert {one.kind for one in OURS} == {
         "find", "compare", "change", "configure", "moderate", "plan", "impossible",
     }  # fmt: skip
+
+
+def test_large_worlds_have_more_of_all_and_repeat() -> None:
+    small, large = (SiteWorld(["code"], 1, one) for one in (PLAIN, Variant(size="large")))
+    for table in ("ticket", "revision", "session"):
+        assert len(large.rows(f"code.{table}")) > 3 * len(small.rows(f"code.{table}"))
+    assert {row["rev"] for row in large.rows("code.revision")}.isdisjoint(
+        row["rev"] for row in small.rows("code.revision")
+    )
+    small.close()
+    large.close()
+
+
+def test_pages_are_in_the_language_of_the_world() -> None:
+    world = SiteWorld(["code"], 1, Variant(language="de"))
+    page = asked(world, "/newticket").body.decode()
+    assert "Neues Ticket" in page
+    assert world.sites["code"].application.label("New Ticket") == "Neues Ticket"
+    assert "Browse Source" in asked(world, "/wiki", signed_in=False).body.decode()
+    world.close()
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["large", *LANGUAGES["code"]])
+@pytest.mark.parametrize("template", OURS, ids=lambda one: one.name)
+def test_the_reference_passes_in_other_worlds(template: TaskTemplate, variant: str) -> None:
+    name = f"sites/code:{template.name}-{variant}"
+    if template.name == "change-language" and variant != "large":
+        pytest.skip("the person has chosen a language there")
+    with closing(registry.make(name)) as env:
+        env.reset(registry.tasks(name).task(Split.TEST, 0))
+        for action in env.oracle():
+            step = env.step(action)
+            assert step.valid, f"{action.text}: {step.observation.text}"
+        assert step.success

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache, lru_cache
+from gettext import NullTranslations, translation
 from pathlib import Path
 from shutil import which
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from palaestra.environments.families.real_sites.application import (
     DatabaseApplication,
     OpenSite,
     Size,
+    Variant,
 )
 from palaestra.environments.families.real_sites.code_project import (
     MILESTONES,
@@ -57,7 +59,7 @@ class CodeHost(DatabaseApplication):
         trac_server.trac_environment()
 
     def template(self, seed: int) -> SiteTemplate:
-        return _template(seed, self.size)
+        return _template(seed, self.variant)
 
     def open(self, seed: int) -> CodeSite:
         return CodeSite(self, seed, super().open(seed).database)
@@ -65,12 +67,15 @@ class CodeHost(DatabaseApplication):
     def cookies(self, site: OpenSite) -> Mapping[str, str]:
         return {"trac_auth": _token(site.seed, "sign in"), "trac_form_token": _token(site.seed)}
 
+    def label(self, text: str) -> str:
+        return _catalog(self.variant.language).gettext(text)
+
     def respond(self, site: OpenSite, request: Request) -> Response:
         if request.path.startswith(STATIC):
             file = request.path.removeprefix(STATIC)
             return _static_files()(Request("GET", f"{self.address}{quote(file)}"))
         seed = f"{site.seed} {site.now} {request.method} {request.address} {request.body!r}"
-        repository = _repository(site.seed, self.size)
+        repository = _repository(site.seed, self.variant.size)
         with trac_server.serving(
             site.database.connection, repository, site.now, seed
         ) as environment:
@@ -98,8 +103,15 @@ def _token(seed: int, purpose: str = "form") -> str:
 
 
 @cache
+def _catalog(language: str) -> NullTranslations:
+    """Return Trac's translation of its pages."""
+    folder = trac_server.package_folder() / "locale"
+    return translation("messages", folder, [language], fallback=True)
+
+
+@cache
 def _static_files() -> FolderSite:
-    return FolderSite(trac_server.static_folder())
+    return FolderSite(trac_server.package_folder() / "htdocs")
 
 
 @cache
@@ -114,12 +126,12 @@ def _repository(seed: int, size: Size) -> Path:
 
 
 @lru_cache(32)
-def _template(seed: int, size: Size) -> SiteTemplate:
-    project, connection = drawn_project(seed, size), opened(b"")
-    repository = _repository(seed, size)
+def _template(seed: int, variant: Variant) -> SiteTemplate:
+    project, connection = drawn_project(seed, variant.size), opened(b"")
+    repository = _repository(seed, variant.size)
     with trac_server.serving(connection, repository, BEGIN, f"code {seed}") as environment:
         _tables(environment, connection)
-        _people(connection, project, seed)
+        _people(connection, project, seed, variant.language)
         _planning(environment, project)
         for draft in project.tickets:
             _ticket(environment, draft)
@@ -147,8 +159,8 @@ def _tables(environment: Any, connection: sqlite3.Connection) -> None:
     )
 
 
-def _people(connection: sqlite3.Connection, project: Project, seed: int) -> None:
-    """Make the users; the first is signed in."""
+def _people(connection: sqlite3.Connection, project: Project, seed: int, language: str) -> None:
+    """Make the users; the first is signed in, and has chosen a language."""
     for person in project.people:
         user = user_name(person)
         seen = int((BEGIN - timedelta(hours=1)).timestamp())
@@ -157,6 +169,9 @@ def _people(connection: sqlite3.Connection, project: Project, seed: int) -> None
             row = (user, attribute, value)
             connection.execute("INSERT INTO session_attribute VALUES (?, 1, ?, ?)", row)
     first = user_name(project.people[0])
+    if language != "en":
+        row = (first, "language", language)
+        connection.execute("INSERT INTO session_attribute VALUES (?, 1, ?, ?)", row)
     connection.executemany(
         "INSERT INTO permission VALUES (?, ?)", [(first, right) for right in RIGHTS]
     )

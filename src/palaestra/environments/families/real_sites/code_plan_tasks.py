@@ -53,13 +53,14 @@ def move_tickets(world: SiteWorld, rng: random.Random) -> SiteTask | None:
             "click 'Change tickets button'",
         )
 
-    own, first = f"&milestone={milestone}", f"click 'Select ticket #{tickets[0]['id']} checkbox'"
+    own = f"&milestone={milestone}"
+    marked = [f"click '#{one['id']} checkbox'" for one in tickets]
     found = [change for one in tickets for change in changed(one, milestone=target)]
     return SiteTask(
         f"Move all open tickets of the component {component} that are planned for milestone "
         f"{milestone} to milestone {target}; change no others.",
-        deeds=(Deed(way(own, "click 'Toggle group checkbox'"), tuple(found)),),
-        wrong=(WrongEnd(way(own, first)),),
+        deeds=(Deed(way(own, *marked), tuple(found)),),
+        wrong=(WrongEnd(way(own, *marked[1:])),),
     )
 
 
@@ -110,8 +111,10 @@ def new_milestone(world: SiteWorld, rng: random.Random) -> SiteTask:
 
 
 @template("code", "easy", "configure")
-def change_language(world: SiteWorld, rng: random.Random) -> SiteTask:
-    """Let the pages be in another language."""
+def change_language(world: SiteWorld, rng: random.Random) -> SiteTask | None:
+    """Let the pages be in another language than English."""
+    if world.rows("code.session_attribute", "name = 'language'"):
+        return None
     language, other = rng.sample(sorted(LANGUAGES), 2)
 
     def way(name: str) -> tuple[str, ...]:

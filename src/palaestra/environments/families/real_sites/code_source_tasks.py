@@ -31,7 +31,7 @@ UNKNOWN = ("src/mailer.py", "src/printer.py", "src/colours.py")
 def history(world: SiteWorld, path: str) -> list[Commit]:
     """Return the commits that changed a file, the oldest first."""
     site = world.sites["code"]
-    commits = drawn_project(site.seed, site.application.size).commits
+    commits = drawn_project(site.seed, site.application.variant.size).commits
     return [commit for commit in commits if path in commit.files]
 
 

@@ -57,11 +57,11 @@ class Shop(DjangoApplication):
         return [path("", include(apps.get_app_config("oscar").urls[0]))]
 
     def populate(self, rng: random.Random) -> int:
-        people = draw_people(rng, PEOPLE[self.size])
+        people = draw_people(rng, PEOPLE[self.variant.size])
         users = made_users(people)
-        products = _products(rng, PRODUCTS[self.size])
+        products = _products(rng, PRODUCTS[self.variant.size])
         _reviews(rng, users[1:], products)
-        _orders(rng, people, users, products, ORDERS[self.size])
+        _orders(rng, people, users, products, ORDERS[self.variant.size])
         _belongings(users[0], people[0])
         return int(users[0].pk)
 

@@ -13,7 +13,12 @@ from palaestra.core.errors import InputError, MissingPackage
 from palaestra.core.paths import import_named
 from palaestra.environments.families.apps.compiler.blueprint import Column
 from palaestra.environments.families.apps.state import Change, Row
-from palaestra.environments.families.real_sites.application import Application, OpenSite, Size
+from palaestra.environments.families.real_sites.application import (
+    PLAIN,
+    Application,
+    OpenSite,
+    Variant,
+)
 
 HERE = "palaestra.environments.families.real_sites"
 APPLICATIONS = {
@@ -33,22 +38,28 @@ APPLICATIONS = {
 LARGE = ("shop", "code")
 """Those that have large worlds, too: some ten times as many rows, so lists have several pages."""
 
+LANGUAGES = {"code": ("de", "fr", "ja", "pt_BR")}
+"""Those that have pages in other languages, in which the references of all their tasks were proven.
+"""
+
 INSTALL = "pip install --no-deps -r requirements/{} (a file of palaestra's repository)"
 
 
 @cache
-def application(name: str, size: Size = "small") -> Application:
-    """Return an application, with worlds of a size.
+def application(name: str, variant: Variant = PLAIN) -> Application:
+    """Return an application, with worlds of a variant.
 
     Raises:
-        InputError: it has no worlds of that size.
+        InputError: it has no such worlds.
         MissingPackage: what it is made of is not installed.
     """
-    if size == "large" and name not in LARGE:
+    if variant.language not in ("en", *LANGUAGES.get(name, ())):
+        raise InputError(f"The site '{name}' has no pages in the language '{variant.language}'.")
+    if variant.size == "large" and name not in LARGE:
         raise InputError(f"The site '{name}' has no large worlds; {' and '.join(LARGE)} have.")
     module, _, attribute = APPLICATIONS[name].partition(":")
     try:
-        found: Application = getattr(import_named(module), attribute)(size)
+        found: Application = getattr(import_named(module), attribute)(variant)
         found.check()
     except ImportError as error:
         own = "trac.txt" if name == "code" else "sites.txt"
@@ -63,16 +74,16 @@ def application(name: str, size: Size = "small") -> Application:
 class SiteWorld:
     """Copies of applications that one agent uses."""
 
-    def __init__(self, names: Sequence[str], seed: int, size: Size = "small") -> None:
+    def __init__(self, names: Sequence[str], seed: int, variant: Variant = PLAIN) -> None:
         """Open copies in which nothing has happened.
 
         Args:
             names: of applications.
             seed: of what they hold.
-            size: of what they hold.
+            variant: of all of them.
         """
         self.sites: dict[str, OpenSite] = {
-            name: application(name, size).open(seed) for name in names
+            name: application(name, variant).open(seed) for name in names
         }
 
     @property

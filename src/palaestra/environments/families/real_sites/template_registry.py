@@ -12,7 +12,7 @@ from palaestra.environments.families.real_sites import (
     forum_tasks,
     shop_tasks,
 )
-from palaestra.environments.families.real_sites.application import Size
+from palaestra.environments.families.real_sites.application import PLAIN, Variant
 from palaestra.environments.families.real_sites.atlas import (
     encyclopedia_tasks,
     hop_tasks,
@@ -20,7 +20,7 @@ from palaestra.environments.families.real_sites.atlas import (
     map_tasks,
     talk_tasks,
 )
-from palaestra.environments.families.real_sites.site_world import LARGE
+from palaestra.environments.families.real_sites.site_world import LANGUAGES, LARGE
 from palaestra.environments.families.real_sites.task_template import (
     LEVELS,
     TEMPLATES,
@@ -42,17 +42,21 @@ MODULES = (
 )
 
 
-IN_LARGE = "-large"  # at the end of an environment's name
+VARIANTS = {"large": Variant(size="large")} | {
+    language: Variant(language=language) for all in LANGUAGES.values() for language in all
+}
+"""By what stands at the end of an environment's name, after a dash."""
 
 
-def size_of(name: str) -> Size:
-    """Return the size of an environment's worlds."""
-    return "large" if name.endswith(IN_LARGE) else "small"
+def variant_of(name: str) -> Variant:
+    """Return the variant of an environment's worlds."""
+    return VARIANTS.get(name.rpartition("-")[2], PLAIN)
 
 
 def chosen(name: str) -> tuple[TaskTemplate, ...]:
     """Return the templates of an environment: of a level (`shop-easy`), a tag, or one alone."""
-    name = name.removesuffix(IN_LARGE)
+    if name.rpartition("-")[2] in VARIANTS:
+        name = name.rpartition("-")[0]
     group, _, alone = name.partition(":")
     if alone in TEMPLATES:
         return (TEMPLATES[alone],)
@@ -69,5 +73,10 @@ def names() -> list[str]:
     tags = dict.fromkeys(f"{one.group}:{tag}" for one in TEMPLATES.values() for tag in one.tags)
     single = [f"{one.group}:{one.name}" for one in TEMPLATES.values()]
     small = [*(name for name in levels if chosen(name)), *tags, *single]
-    large = [f"{name}{IN_LARGE}" for name in small if re.split("[-:]", name)[0] in LARGE]
-    return small + large
+    return small + [f"{name}-{suffix}" for name in small for suffix in _variants(name)]
+
+
+def _variants(name: str) -> tuple[str, ...]:
+    """Return what may stand after an environment's name."""
+    group = re.split("[-:]", name)[0]
+    return (*(("large",) if group in LARGE else ()), *LANGUAGES.get(group, ()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import random
+import re
 import shutil
 import sqlite3
 import sys
@@ -16,6 +17,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, tzinfo
 from functools import cache
 from importlib import import_module
@@ -58,6 +60,9 @@ OPTIONS: Mapping[tuple[str, str], str] = {
     ("git", "trac_user_rlookup"): "enabled",  # authors are users of Trac
     ("git", "use_committer_id"): "disabled",
 }
+EXPIRES = re.compile("; expires=[^;]*")
+"""When a cookie ends; Python reckons it from the real time, and no episode lasts until then."""
+
 _lock = RLock()  # what Trac keeps of a request is the process's
 
 
@@ -88,14 +93,15 @@ def respond(environment: Any, request: Request) -> Response:
     def application(environ: dict[str, Any], start: Any) -> Any:
         return dispatch_request({**environ, "trac.env_path": environment.path}, start)
 
-    return wsgi.respond(application, request)
+    found = wsgi.respond(application, request)
+    return replace(found, cookies=tuple(EXPIRES.sub("", cookie) for cookie in found.cookies))
 
 
-def static_folder() -> Path:
-    """Return the folder of the files that Trac brings along."""
+def package_folder() -> Path:
+    """Return the folder of Trac's package."""
     import trac
 
-    return Path(trac.__file__).parent / "htdocs"
+    return Path(trac.__file__).parent
 
 
 @cache
