@@ -170,13 +170,13 @@ def _people(connection: sqlite3.Connection, project: Project, seed: int, languag
             connection.execute("INSERT INTO session_attribute VALUES (?, 1, ?, ?)", row)
     first = user_name(project.people[0])
     if language != "en":
-        row = (first, "language", language)
-        connection.execute("INSERT INTO session_attribute VALUES (?, 1, ?, ?)", row)
+        chosen = (first, "language", language)
+        connection.execute("INSERT INTO session_attribute VALUES (?, 1, ?, ?)", chosen)
     connection.executemany(
         "INSERT INTO permission VALUES (?, ?)", [(first, right) for right in RIGHTS]
     )
-    row = (_token(seed, "sign in"), first, "127.0.0.1", int(BEGIN.timestamp()))
-    connection.execute("INSERT INTO auth_cookie VALUES (?, ?, ?, ?)", row)
+    signed_in = (_token(seed, "sign in"), first, "127.0.0.1", int(BEGIN.timestamp()))
+    connection.execute("INSERT INTO auth_cookie VALUES (?, ?, ?, ?)", signed_in)
     connection.commit()
 
 

@@ -45,7 +45,7 @@ class Served:
 served: ContextVar[Served] = ContextVar("served_by_trac")
 
 
-class ProjectEnvironment(Environment):  # type: ignore[misc]
+class ProjectEnvironment(Environment):
     """A Trac environment whose configuration is in memory."""
 
     required = False
@@ -76,19 +76,19 @@ class ProjectEnvironment(Environment):  # type: ignore[misc]
         RepositoryManager(self)._all_repositories = None
 
 
-class WorldConnection(SQLiteConnection):  # type: ignore[misc]
+class WorldConnection(SQLiteConnection):
     """The connection of a world, with which Trac begins and ends transactions."""
 
     poolable = False
 
     def __init__(self, connection: sqlite3.Connection, log: Any) -> None:
         connection.isolation_level = "DEFERRED"
-        self._active_cursors = weakref.WeakKeyDictionary()
+        self._active_cursors: Any = weakref.WeakKeyDictionary()
         self._eager = True
         ConnectionWrapper.__init__(self, connection, log)
 
 
-class WorldConnector(SQLiteConnector):  # type: ignore[misc]
+class WorldConnector(SQLiteConnector):
     """Connects Trac with the database of the world that is served."""
 
     implements(IDatabaseConnector)
@@ -106,7 +106,7 @@ class WorldConnector(SQLiteConnector):  # type: ignore[misc]
                 connection.execute(statement)
 
 
-class WorldRepository(Component):  # type: ignore[misc]
+class WorldRepository(Component):
     """Shows Trac the repository of the world that is served."""
 
     implements(IRepositoryProvider)
