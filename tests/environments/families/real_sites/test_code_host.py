@@ -206,3 +206,17 @@ def test_the_reference_passes_in_other_worlds(template: TaskTemplate, variant: s
             step = env.step(action)
             assert step.valid, f"{action.text}: {step.observation.text}"
         assert step.success
+
+
+def test_of_settings_only_the_language_counts_whatever_else_is_written_anew() -> None:
+    world = SiteWorld(["code"], 1, Variant(language="de"))
+    for path in ("/query?status=!closed", "/prefs", "/timeline"):
+        asked(world, path)
+    asked(world, "/prefs", {"action": "save", "name": "Somebody", "email": "x@x.example"})
+    assert world.rows("code.session_attribute", "value = 'Somebody'")
+    assert world.changes() == []
+    asked(world, "/prefs/localization", {"action": "save", "language": "fr"})
+    gone, chosen = sorted(world.changes(), key=lambda one: one.kind)
+    assert (gone.kind, chosen.kind) == ("delete", "insert")
+    assert chosen.values["value"] == "fr"
+    world.close()

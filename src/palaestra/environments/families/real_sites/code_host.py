@@ -34,6 +34,7 @@ from palaestra.environments.families.real_sites.code_project import (
 from palaestra.environments.families.real_sites.git_repository import make_repository
 from palaestra.environments.families.real_sites.site_database import SiteTemplate, opened
 
+ATTRIBUTE = "code.session_attribute"
 STATIC = "/chrome/common/"
 RIGHTS = ("MILESTONE_ADMIN", "WIKI_ADMIN", "TICKET_BATCH_MODIFY")
 """What the person may do beside what all developers may."""
@@ -47,6 +48,7 @@ class CodeHost(DatabaseApplication):
         "auth_cookie": (),
         "cache": (),
         "session": (),
+        "session_attribute": (),
         "ticket": ("changetime",),
     }
 
@@ -85,13 +87,31 @@ class CodeHost(DatabaseApplication):
 class CodeSite(OpenSite):
     """One world's copy. Of a ticket's history, what people wrote counts; the rest follows.
 
-    Of what Trac keeps about a session, the language that the person chose counts.
+    Of what Trac keeps about sessions, the languages that people chose count.
     """
 
+    def changes(self) -> list[Change]:
+        return [*super().changes(), *self._chosen_languages()]
+
+    def _chosen_languages(self) -> list[Change]:
+        """Return languages that were not chosen at the beginning, or are no longer.
+
+        Not by their ids: Trac writes all attributes of a session anew when one changes.
+        """
+        columns = (*self.columns[ATTRIBUTE],)
+        began = self.database.template.rows[ATTRIBUTE].values()
+        before = (dict(zip(columns, row, strict=True)) for row in began)
+        chosen = [row for row in before if row["name"] == "language"]
+        found = []
+        for row in self.rows(ATTRIBUTE, "name = 'language'"):
+            values = {name: value for name, value in row.items() if name != "id"}
+            if values in chosen:
+                chosen.remove(values)
+            else:
+                found.append(Change(ATTRIBUTE, row["id"], None, row))
+        return found + [Change(ATTRIBUTE, 0, one, None) for one in chosen]
+
     def _judged(self, change: Change) -> Change | None:
-        if change.table == "code.session_attribute":
-            row = change.after or change.before or {}
-            return change if row["name"] == "language" else None
         if change.table == "code.ticket_change" and change.kind == "insert":
             written = change.values["field"] == "comment" and change.values["newvalue"]
             return change if written else None

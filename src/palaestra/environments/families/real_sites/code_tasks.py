@@ -252,7 +252,7 @@ def attach_log(world: SiteWorld, rng: random.Random) -> SiteTask:
     def way(one: Row, file: str) -> tuple[str, ...]:
         return (
             f"go '{ADDRESS}/attachment/ticket/{one['id']}/?action=new'",
-            f"upload 'File button' '{file}'",
+            f"upload 'third button' '{file}'",
             "click 'Add attachment button'",
         )
 

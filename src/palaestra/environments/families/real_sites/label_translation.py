@@ -10,7 +10,7 @@ from palaestra.environments.families.real_sites.application import Application
 from palaestra.environments.families.real_sites.task_template import SiteTask
 
 ROLES = ("button", "checkbox", "combobox", "field", "link", "list", "radio", "textbox")
-ORDINALS = ("first", "second")
+ORDINALS = ("first", "second", "third")
 
 
 def translated(task: SiteTask, application: Application) -> SiteTask:
