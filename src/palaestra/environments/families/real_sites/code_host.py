@@ -70,7 +70,9 @@ class CodeHost(DatabaseApplication):
         return {"trac_auth": _token(site.seed, "sign in"), "trac_form_token": _token(site.seed)}
 
     def label(self, text: str) -> str:
-        return _catalog(self.variant.language).gettext(text)
+        catalog = _catalog(self.variant.language)
+        found = ((one, catalog.gettext(one)) for one in (text, f"{text}:"))
+        return next((there for here, there in found if there != here), text)
 
     def respond(self, site: OpenSite, request: Request) -> Response:
         if request.path.startswith(STATIC):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from palaestra.environments.families.apps.state import Row
+from palaestra.environments.families.real_sites.code_host import ATTRIBUTE
 from palaestra.environments.families.real_sites.code_project import OPEN
 from palaestra.environments.families.real_sites.code_tasks import (
     ADDRESS,
@@ -111,11 +112,13 @@ def new_milestone(world: SiteWorld, rng: random.Random) -> SiteTask:
 
 
 @template("code", "easy", "configure")
-def change_language(world: SiteWorld, rng: random.Random) -> SiteTask | None:
-    """Let the pages be in another language than English."""
-    if world.rows("code.session_attribute", "name = 'language'"):
-        return None
-    language, other = rng.sample(sorted(LANGUAGES), 2)
+def change_language(world: SiteWorld, rng: random.Random) -> SiteTask:
+    """Let the pages be in another language than they are."""
+    now = world.rows(ATTRIBUTE, "name = 'language'")
+    codes = [row["value"] for row in now]
+    language, other = rng.sample(
+        [name for name, code in sorted(LANGUAGES.items()) if code not in codes], 2
+    )
 
     def way(name: str) -> tuple[str, ...]:
         return (
@@ -125,10 +128,11 @@ def change_language(world: SiteWorld, rng: random.Random) -> SiteTask | None:
             "click 'Save changes button'",
         )
 
-    made = inserted("code.session_attribute", name="language", value=LANGUAGES[language])
+    gone = [deleted(ATTRIBUTE, {**row, "id": 0}) for row in now]
+    made = inserted(ATTRIBUTE, name="language", value=LANGUAGES[language])
     return SiteTask(
         f"Change your settings so that all pages are shown in this language: {language}.",
-        deeds=(Deed(way(language), (made,)),),
+        deeds=(Deed(way(language), (*gone, made)),),
         wrong=(WrongEnd(way(other)), WrongEnd(way(language)[:-1])),
     )
 
