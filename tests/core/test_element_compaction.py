@@ -19,6 +19,7 @@ SHOP = [
     Element("7", TEXT, "€12", parent="6"),
     Element("8", "strong", parent="3"),
     Element("9", TEXT, " in stock ", parent="8"),
+    Element("17", TEXT, "until noon", parent="3"),
     Element("10", "heading", "More", states=("level=2",), parent="3"),
     Element("11", "link", "More", parent="10"),
     Element("12", "LabelText", parent="1"),
@@ -26,6 +27,12 @@ SHOP = [
     Element("14", "textbox", "Size", "42", parent="1"),
     Element("15", "navigation", "path", parent="1"),
     Element("16", TEXT, "Home", parent="15"),
+    Element("18", "term", "Made", parent="1"),
+    Element("19", TEXT, "Made", parent="18"),
+    Element("20", "definition", parent="1"),
+    Element("21", TEXT, "in 2021", parent="20"),
+    Element("22", "term", parent="1"),
+    Element("23", TEXT, "By", parent="22"),
 ]
 ORDERS = [
     Element("1", "table", "Orders"),
@@ -51,11 +58,14 @@ def test_texts_are_joined_and_nothing_is_said_twice() -> None:
     assert tree(merged(SHOP)).split("\n") == [
         "[1] RootWebArea 'Shop'",
         "  [4] link 'Red shoes'",
-        "  StaticText '€12 in stock'",
+        "  StaticText '€12'",
+        "  StaticText 'in stock until noon'",
         "  [11] link 'More'",
         "  [14] textbox 'Size', value='42'",
         "  [15] navigation 'path'",
         "    StaticText 'Home'",
+        "  StaticText 'Made in 2021'",
+        "  StaticText 'By'",
     ]
 
 
@@ -73,9 +83,11 @@ def test_a_table_is_a_line_for_each_row_and_one_below_the_headers() -> None:
 
 def pages(draw: st.DrawFn) -> list[Element]:
     roles = ["generic", TEXT, "heading", "link", "button", "textbox", "row", "cell", "table"]
+    roles += ["paragraph", "term", "definition"]
     found: list[Element] = []
     for number in range(draw(st.integers(0, 14))):
-        parent = draw(st.sampled_from([None, *(element.id for element in found)]))
+        around = [element.id for element in found if element.role != TEXT]  # a text is a leaf
+        parent = draw(st.sampled_from([None, *around]))
         name = draw(st.sampled_from(["", "Buy", "Sell", "two words", "two"]))
         role = draw(st.sampled_from(roles))
         states = draw(st.sampled_from([(), ("clickable",)])) if role != TEXT else ()
@@ -85,7 +97,8 @@ def pages(draw: st.DrawFn) -> list[Element]:
 
 @given(st.composite(pages)())
 def test_what_can_be_acted_on_stays_and_no_word_gets_lost(elements: list[Element]) -> None:
-    said = {word for word in ("Buy", "Sell", "two", "words") if word in flat(elements)}
+    texts = {one.name for one in elements if one.role == TEXT} & {*flat(elements).split("\n")}
+    said = {word for text in texts for word in text.split()}
     for compact in (merged(elements), with_tables(elements), merged(with_tables(elements))):
         assert len(compact) <= len(elements) + sum(one.role == "row" for one in elements)
         for text in (tree(compact), flat(compact)):

@@ -77,7 +77,7 @@ class OccamAgent(Agent):
         self.best = None if ranked == "no" else retrieval(ranked)
         self.shelf = Shelf(shelf)
         asked = {"Note": notes, "Keep": pivotal, "Branch": plans, "Prune": plans}
-        self._commands = [name for name, on in asked.items() if on]
+        self.commands = [name for name, on in asked.items() if on]
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
@@ -95,7 +95,7 @@ class OccamAgent(Agent):
         while not session.over:
             page = self._shown(seen, f"{goal}\n{tree.plans[tree.active].text}")
             reply = await session.generate([head, user(self._prompt(goal, tree, page))])
-            given = [one for one in COMMAND.findall(reply.text) if one[0] in self._commands]
+            given = [one for one in COMMAND.findall(reply.text) if one[0] in self.commands]
             tree.apply(given)
             if "Action:" not in reply.text and given:
                 only_planned += 1
@@ -116,9 +116,9 @@ class OccamAgent(Agent):
         if session.first_recorded_call is not None:  # the same prompt as then
             return session.first_recorded_call.messages[0]
         lines = [session.instructions]
-        if self._commands:
+        if self.commands:
             lines.append("Reply with lines of these forms; all but the last one may be left out:")
-        lines += [*(FORMS[name] for name in self._commands), "Action: one action"]
+        lines += [*(FORMS[name] for name in self.commands), "Action: one action"]
         text = "\n".join(lines)
         if self.replays:
             known = self.shelf.read(place)
@@ -130,6 +130,6 @@ class OccamAgent(Agent):
 
     def _prompt(self, goal: str, tree: PlanTree, page: str) -> str:
         """Return the prompt: the task, the plans, notes and steps, and the present page."""
-        plans = "Branch" in self._commands
+        plans = "Branch" in self.commands
         begun = [] if page.startswith(goal) else [f"At the start:\n{goal}\n"]
         return "\n".join([*begun, tree.shown(self.steps, plans=plans), f"\nNow:\n{page}"])

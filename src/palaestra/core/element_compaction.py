@@ -8,7 +8,7 @@ Source: Yang et al. 2024, "AgentOccam" (merged static text, tables as Markdown).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from palaestra.core.element import Element
@@ -17,16 +17,18 @@ from palaestra.core.gesture import Id
 from palaestra.core.gestures.gesture_line import write_target
 
 HEADER = "columnheader"
+_BLOCKS = frozenset(("blockquote", "caption", "definition", "listitem", "paragraph", "term"))
 _TABLE_PARTS = frozenset(("cell", "columnheader", "gridcell", "row", "rowheader", MARKDOWN))
 
 
 def merged(elements: Sequence[Element]) -> list[Element]:
-    """Return the elements with neighbouring texts joined, and without what only groups others.
+    """Return the elements with texts joined, and without what only groups others.
 
-    Left out are unnamed elements that nobody acts on (their children take their place), elements
-    that repeat the name of what they are in, such as the picture in a link, or of a link or button
-    in them, such as the heading around a link, and the text of a label before the field that has
-    its name. Parts of tables stay.
+    Texts of one paragraph are one line, and so are a term and its definition. Left out are unnamed
+    elements that nobody acts on (their children take their place), elements that repeat the name
+    of what they are in, such as the picture in a link, or of a link or button in them, such as the
+    heading around a link, and the text of a label before the field that has its name. Parts of
+    tables stay.
     """
     names: dict[str | None, list[str]] = {one.id: one.name.split() for one in elements}
     said_within = {
@@ -37,16 +39,22 @@ def merged(elements: Sequence[Element]) -> list[Element]:
         and names[element.id] == names.get(element.parent)
     }
     around: dict[str | None, str | None] = {None: None}  # of what is left out, what it stood in
+    block: dict[str | None, str] = {}  # the paragraph or the like that an element is in
+    term = ""
     kept: list[Element] = []
     for element in elements:
+        term = element.id if element.role == "term" else term
+        own = term if element.role == "definition" else element.id
+        block[element.id] = own if element.role in _BLOCKS else block.get(element.parent, "")
         parent = around.get(element.parent, element.parent)
         around[element.id] = element.id
         repeats = element.id in said_within or names[element.id] == names.get(parent)
         if _only_groups(element) or (repeats and _only_says(element)):
             around[element.id] = parent
         else:
-            kept.append(replace(element, parent=parent))
-    return [one for one in _joined(kept) if not (one.role == TEXT and not one.name)]
+            role = TEXT if element.role == "term" and _only_says(element) else element.role
+            kept.append(replace(element, role=role, parent=parent))
+    return [one for one in _joined(kept, block) if not (one.role == TEXT and not one.name)]
 
 
 def with_tables(elements: Sequence[Element]) -> list[Element]:
@@ -82,11 +90,12 @@ def _only_says(element: Element) -> bool:
     return not (element.value or is_interactive(element) or element.role in _TABLE_PARTS)
 
 
-def _joined(elements: Sequence[Element]) -> Iterator[Element]:
-    """Yield the elements, neighbouring texts of one parent as one, labels of a field left out."""
+def _joined(elements: Sequence[Element], block: Mapping[str | None, str]) -> Iterator[Element]:
+    """Yield the elements, neighbouring texts of a block as one, labels of a field left out."""
     text: Element | None = None
     for element in elements:
-        if text is not None and element.role == TEXT and element.parent == text.parent:
+        at = element.parent, block[element.id]
+        if element.role == TEXT and text is not None and at == (text.parent, block[text.id]):
             text = replace(text, name=f"{text.name.rstrip()} {element.name.lstrip()}")
             continue
         labels = is_interactive(element) and text is not None and text.name.strip() == element.name
@@ -106,7 +115,8 @@ def _table_row(row: Element, inside: Sequence[Element]) -> list[Element]:
     for element in inside:
         cell = cell_of.setdefault(element.id, cell_of.get(element.parent, element.id))
         cells.setdefault(cell, []).append(element)
-    texts = [_cell_text(parts) for parts in cells.values()] or [row.name]
+    texts = [_cell_text(parts) for parts in cells.values()]
+    texts = texts if any(texts) else [row.name]
     target = f"{write_target(Id(row.id))} " if is_interactive(row) else ""
     lines = [f"{target}| {' | '.join(texts)} |"]
     if cells and all(parts[0].role == HEADER for parts in cells.values()):

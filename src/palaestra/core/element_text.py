@@ -61,7 +61,7 @@ def flat(elements: Sequence[Element], limit: int = LIMIT) -> str:
         if is_interactive(element) or element.parent in acted_on:
             acted_on.add(element.id)
     for element in reversed(elements):
-        if element.id in worded or (element.role in (TEXT, MARKDOWN) and element.name.strip()):
+        if element.id in worded or (element.role in (TEXT, MARKDOWN) and element.name.strip(" |-")):
             worded.add(element.parent)
     without = acted_on | worded
     lines: list[Element | str] = []
