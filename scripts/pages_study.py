@@ -1,6 +1,7 @@
 """What an agent reads of pages, and what it may forget: the study of docs/results/web.md.
 
     python scripts/pages_study.py walk FILE [--tasks N]        # needs the browser and the sites
+    python scripts/pages_study.py fit FILE                     # of walks with --split train
     python scripts/pages_study.py views FILE [--embeddings]
     python scripts/pages_study.py notes FILE
     python scripts/pages_study.py replays FILE
@@ -35,13 +36,15 @@ from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
 
+from palaestra.agents.line_ranking import FEATURES, features
 from palaestra.agents.memory.exemplars import HEAD, said
 from palaestra.agents.occam import OccamAgent
 from palaestra.agents.page_lines import id_of
 from palaestra.agents.registry import make_agent
 from palaestra.core.bm25 import scores
 from palaestra.core.element import Element
-from palaestra.core.element_text import flat
+from palaestra.core.element_compaction import merged, with_tables
+from palaestra.core.element_text import flat, is_interactive, tree
 from palaestra.core.environment import Action, Environment, Observation, Transition
 from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
@@ -169,15 +172,10 @@ class Walkway(Environment, Elemental, capabilities={"elements", "oracle"}):
 
     def _is_the_way(self, action: Action) -> bool:
         """Return whether an action is the reference's, whatever it calls the same element."""
-        try:
-            one, other = read_line(action.text), read_line(self.here.gesture)
-            targets = [
-                None if gesture.target is None else element_of(gesture.target, self.here.elements)
-                for gesture in (one, other)
-            ]
-        except InputError:
-            return action.text == self.here.gesture
-        return targets[0] == targets[1] and replace(one, target=other.target) == other
+        one, other = read_line(action.text), read_line(self.here.gesture)
+        targets = [target_of(gesture, self.here.elements) for gesture in (one, other)]
+        known = targets[0] is not None and targets[0] == targets[1]
+        return one == other or (known and replace(one, target=other.target) == other)
 
     def elements(self) -> Sequence[Element]:
         return self.here.elements
@@ -264,6 +262,18 @@ def asked_for() -> tuple[tuple[str, str], ...]:
     return (*((fact.words, fact.label) for fact in FACTS.values()), *MAP_LABELS)
 
 
+def target_of(gesture: Gesture, elements: Sequence[Element]) -> Element | None:
+    """Return the element that a gesture is about; None: it has no target, or a point."""
+    try:
+        return None if gesture.target is None else element_of(gesture.target, elements)
+    except InputError:
+        return None
+
+
+def has_id(text: str, id: str) -> bool:
+    return f"[{id}] " in text or f"['{id}'] " in text
+
+
 # ── the follower ─────────────────────────────────────────────────────────────
 
 
@@ -295,15 +305,10 @@ class Follower:
         return "\n".join([*self._notes(prompt, at), f"Action: {self.way.here.gesture}"])
 
     def _shows_target(self, gesture: Gesture, prompt: str, shown: str) -> bool:
-        if gesture.target is None:
+        target = target_of(gesture, self.way.here.elements)
+        if target is None or has_id(prompt, target.id):
             return True
-        try:
-            target = element_of(gesture.target, self.way.here.elements)
-        except InputError:
-            return True  # a point, or words that the page reads by itself
-        return (
-            f"[{target.id}] " in prompt or f"['{target.id}'] " in prompt or says(shown, target.name)
-        )
+        return not is_interactive(target) and says(shown, target.name)
 
     def _has_evidence(self, shown: str, at: int) -> bool:
         walked = self.way.walked
@@ -502,7 +507,7 @@ def views(walks: Sequence[Walked], embeddings: bool) -> None:
         ("words without the tree", "occam", OCCAM | {"observation": "text,merged,tables"}),
         ("only what is new", "occam", OCCAM | {"observation": "changes,merged,tables"}),
     ]
-    by = ("words", "embeddings", "both") if embeddings else ("words",)
+    by = ("words", "trained", *(("embeddings", "both") if embeddings else ()))
     rows += [
         (f"the best {top} lines by {name}", f"occam?ranked={name}&top={top}", OCCAM)
         for name in by
@@ -510,6 +515,48 @@ def views(walks: Sequence[Walked], embeddings: bool) -> None:
     ]
     for group in ("sites", "miniwob"):
         table(group, rows, [one for one in walks if one.id in GROUPS[group]])
+
+
+def fit(walks: Sequence[Walked]) -> None:
+    """Print the weights of `agents/line_ranking.py`, fitted to these walks.
+
+    Right lines of a page are that of the gesture's target, and those with values used later. The
+    log-likelihood of the right lines among all of the page is maximised, less 0.01 |weights|^2.
+    """
+    import torch
+
+    pages: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for walked in walks:
+        query, known = f"{walked.goal}\nsolve the task", plain(walked.goal)
+        later = [read_line(page.gesture) for page in walked.pages]
+        for index, page in enumerate(walked.pages):
+            lines = [line.strip() for line in tree(merged(with_tables(page.elements))).split("\n")]
+            target = target_of(later[index], page.elements)
+            used = [part for one in later[index:] for part in values(one, known, [page])[0]]
+            right = [
+                (target is not None and has_id(line, target.id))
+                or any(says(plain(line), part) for part in used)
+                for line in lines
+            ]
+            if any(right) and not all(right):
+                pages.append((torch.tensor(features(query, lines)), torch.tensor(right)))
+    weights = torch.zeros(len(FEATURES), requires_grad=True)
+    optimiser = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimiser.zero_grad()
+        each = [
+            torch.logsumexp(rated, 0) - torch.logsumexp(rated[right], 0)
+            for rated, right in ((x @ weights, right) for x, right in pages)
+        ]
+        found = torch.stack(each).mean() + 0.01 * weights.square().sum()
+        found.backward()  # type: ignore[no-untyped-call]
+        return found
+
+    first = float(loss().detach())
+    optimiser.step(loss)
+    print(f"{len(pages)} pages, loss {first:.2f} -> {float(loss().detach()):.2f}")
+    print(tuple(round(float(weight), 2) for weight in weights.detach()))
 
 
 def notes(walks: Sequence[Walked]) -> None:
@@ -558,7 +605,7 @@ def occam(name: str) -> OccamAgent:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=("walk", "views", "notes", "replays"))
+    parser.add_argument("part", choices=("walk", "fit", "views", "notes", "replays"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--tasks", type=int, default=8, help="of each environment (8)")
     parser.add_argument("--split", type=Split, default=Split.TEST, choices=list(Split))
@@ -578,6 +625,8 @@ def main() -> None:
     match options.part:
         case "views":
             views(walks, options.embeddings)
+        case "fit":
+            fit(walks)
         case "notes":
             notes(walks)
         case "replays":

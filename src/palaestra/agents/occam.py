@@ -18,9 +18,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from palaestra.agents import line_ranking
 from palaestra.agents.memory.cross_episode import Shelf
 from palaestra.agents.memory.exemplars import exemplars
-from palaestra.agents.memory.retrieval import By, retrieval
+from palaestra.agents.memory.retrieval import By, Retrieval, retrieval
 from palaestra.agents.page_lines import caption, compact, pivotal, ranked
 from palaestra.agents.plan_tree import COMMAND, Plan, PlanTree
 from palaestra.agents.react import action_of
@@ -51,7 +52,7 @@ class OccamAgent(Agent):
         plans: bool = True,
         notes: bool = True,
         pivotal: bool = True,
-        ranked: By | Literal["no"] = "no",
+        ranked: By | Literal["trained", "no"] = "no",
         top: Annotated[int, Field(ge=1)] = 40,
         replays: Count = 0,
         shelf: str | None = None,
@@ -64,7 +65,7 @@ class OccamAgent(Agent):
             notes: whether it may keep facts.
             pivotal: whether steps show the lines of the page that matter, or all of it.
             ranked: how the `top` lines of a page are chosen that fit the task and the plan: by
-                "words", by "embeddings", by "both", or "no".
+                "words", by "embeddings", by "both", by the "trained" ranker, or "no".
             replays: the number of earlier episodes in the prompt that solved a like task; they are
                 stored in the file `shelf` if given.
 
@@ -74,7 +75,7 @@ class OccamAgent(Agent):
         if shelf is not None and not replays:
             raise ValueError("shelf is only read with replays=1 or more")
         self.steps, self.pivotal, self.top, self.replays = steps, pivotal, top, replays
-        self.best = None if ranked == "no" else retrieval(ranked)
+        self.rank = _ranking(ranked)
         self.shelf = Shelf(shelf)
         asked = {"Note": notes, "Keep": pivotal, "Branch": plans, "Prune": plans}
         self.commands = [name for name, on in asked.items() if on]
@@ -122,14 +123,20 @@ class OccamAgent(Agent):
         text = "\n".join(lines)
         if self.replays:
             known = self.shelf.read(place)
-            text += exemplars(known, caption(first), self.replays, self.best or retrieval("words"))
+            text += exemplars(known, caption(first), self.replays)
         return system(text)
 
     def _shown(self, seen: str, query: str) -> str:
-        return seen if self.best is None else ranked(seen, query, self.top, self.best)
+        return seen if self.rank is None else ranked(seen, query, self.top, self.rank)
 
     def _prompt(self, goal: str, tree: PlanTree, page: str) -> str:
         """Return the prompt: the task, the plans, notes and steps, and the present page."""
         plans = "Branch" in self.commands
         begun = [] if page.startswith(goal) else [f"At the start:\n{goal}\n"]
         return "\n".join([*begun, tree.shown(self.steps, plans=plans), f"\nNow:\n{page}"])
+
+
+def _ranking(by: By | Literal["trained", "no"]) -> Retrieval | None:
+    if by == "no":
+        return None
+    return line_ranking.best if by == "trained" else retrieval(by)

@@ -1,8 +1,9 @@
 """Exemplars: solved episodes of like tasks, replayed in the prompt step by step.
 
 Source: Zheng et al. 2024, "Synapse: Trajectory-as-Exemplar Prompting with Memory for Computer
-Control". The `k` solved episodes whose beginning fits the present one best are shown, oldest first;
-of each page the lines that the episode used there or later (`page_lines.py`), and then the action.
+Control". The `k` solved episodes whose task fits the present one best (BM25) are shown, oldest
+first: of each page the lines that the episode used there or later (`page_lines.py`), and then the
+action.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from palaestra.agents.memory.cross_episode import PastEpisode
-from palaestra.agents.memory.retrieval import Retrieval
+from palaestra.agents.memory.retrieval import best
 from palaestra.agents.page_lines import caption, compact, pivotal
 from palaestra.core.errors import InputError
 from palaestra.core.gestures.gesture_line import read_line
@@ -22,7 +23,7 @@ LONGEST = 60  # steps of an episode in the prompt
 PROSE = 240  # characters from which on a line is not shown
 
 
-def exemplars(known: list[PastEpisode], opening: str, k: int, best: Retrieval) -> str:
+def exemplars(known: list[PastEpisode], opening: str, k: int) -> str:
     """Return at most `k` solved episodes as text; empty if none is like the present one."""
     solved = [past for past in known if past.solved]
     found = best(opening, [caption(past.first) for past in solved], k)
