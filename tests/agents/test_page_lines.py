@@ -33,7 +33,8 @@ def test_the_history_keeps_what_was_named_by_id_or_words() -> None:
 
 def test_the_caption_stands_above_the_first_element() -> None:
     assert caption(SHOP) == "Task: Who made the order 107?"
-    assert caption("You are in a hall.") == "You are in a hall."
+    for text in ("You are in a hall.", "[INFO] all went well\n[1] of 2 steps"):
+        assert caption(text) == text
     assert id_of("  ['a b'] link 'x'") == "a b" and id_of("StaticText 'x'") == ""
 
 

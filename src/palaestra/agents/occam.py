@@ -92,7 +92,7 @@ class OccamAgent(Agent):
                 self.shelf.keep(session, place)
 
     async def _act(self, session: Session, head: Message, first: str, tree: PlanTree) -> None:
-        goal, seen, only_planned = caption(first), first, 0
+        goal, seen, only_planned = caption(first) or first, first, 0
         while not session.over:
             page = self._shown(seen, f"{goal}\n{tree.plans[tree.active].text}")
             reply = await session.generate([head, user(self._prompt(goal, tree, page))])
@@ -114,7 +114,7 @@ class OccamAgent(Agent):
 
     def _head(self, session: Session, first: str, place: str) -> Message:
         """Return the first message: the instructions, the commands, and exemplars."""
-        if session.first_recorded_call is not None:  # the same prompt as then
+        if self.replays and session.first_recorded_call is not None:  # the same prompt as then
             return session.first_recorded_call.messages[0]
         lines = [session.instructions]
         if self.commands:

@@ -16,7 +16,7 @@ from itertools import groupby, islice
 
 from palaestra.agents.memory.retrieval import Retrieval
 
-ELEMENT = re.compile(r"\s*\[([^\]]+)\] ")  # a line that begins with an element's id
+ELEMENT = re.compile(r"\s*\[([^\]]+)\] (?=\w+(?: ['\"]|, |$)|\|)")  # a line of an element: its id
 TARGET = re.compile(r"\[([^\]]+)\]|'([^']+)'")  # in an action: an id, or words
 LONGEST = 120  # characters of a line in the history
 
