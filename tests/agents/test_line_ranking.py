@@ -25,7 +25,7 @@ def test_features_are_of_the_line_the_task_and_the_place() -> None:
     assert row["row of a table"] == 1 and row["element"] == 0 and root["element"] == 1
     assert [one["button"] for one in found] == [0, 0, 0, 0, 0, 1, 0] and button["link"] == 0
     assert box["box to tick"] == link["link"] == field["field"] == 1
-    assert field["share of its words that are the task's"] == 1 / 3  # order, of order, number and 1
+    assert field["share of its words that are the task's"] == 0.5  # order, of order and number
     assert text["bm25"] == 0 and max(one["bm25"] for one in found) == 1
     assert [one["place from 0 (first) to 1"] for one in found[:2]] == [0, 1 / 7]
 

@@ -38,7 +38,7 @@ _ROLES = (
     ("heading",),
 )
 _ROLE = re.compile(r"(?:\[[^\]]*\] )?(\w+)")
-_STATES = re.compile(r"(?<=['\"])(, [\w-]+(=\w+)?)+$")
+_STATES = re.compile(r"(, [\w-]+(=('[^']*'|\w+))?)+$")  # and what a field holds
 
 
 def features(query: str, texts: Sequence[str]) -> list[list[float]]:
