@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.agents.memory.retrieval import retrieval
-from palaestra.agents.page_lines import caption, id_of, pivotal, ranked
+from palaestra.agents.page_lines import caption, id_of, pivotal, ranked, without_id
 
 SHOP = """\
 Task: Who made the order 107?
@@ -36,6 +36,7 @@ def test_the_caption_stands_above_the_first_element() -> None:
     for text in ("You are in a hall.", "[INFO] all went well\n[1] of 2 steps"):
         assert caption(text) == text
     assert id_of("  ['a b'] link 'x'") == "a b" and id_of("StaticText 'x'") == ""
+    assert without_id("  ['a b'] link 'x'") == "link 'x'" and without_id("a [1] b") == "a [1] b"
 
 
 def test_the_best_lines_stay_below_what_they_are_in() -> None:

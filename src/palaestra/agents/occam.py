@@ -22,7 +22,7 @@ from palaestra.agents import line_ranking
 from palaestra.agents.memory.cross_episode import Shelf
 from palaestra.agents.memory.exemplars import exemplars
 from palaestra.agents.memory.retrieval import By, Retrieval, retrieval
-from palaestra.agents.page_lines import caption, compact, pivotal, ranked
+from palaestra.agents.page_lines import caption, compact, pivotal, ranked, without_id
 from palaestra.agents.plan_tree import COMMAND, Plan, PlanTree
 from palaestra.agents.react import action_of
 from palaestra.core.agent import Agent
@@ -137,6 +137,10 @@ class OccamAgent(Agent):
 
 
 def _ranking(by: By | Literal["trained", "no"]) -> Retrieval | None:
+    """Return how lines are ranked; words and meanings are those of lines without their ids."""
     if by == "no":
         return None
-    return line_ranking.best if by == "trained" else retrieval(by)
+    if by == "trained":
+        return line_ranking.best
+    method = retrieval(by)
+    return lambda query, lines, count: method(query, list(map(without_id, lines)), count)

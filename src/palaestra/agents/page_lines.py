@@ -16,7 +16,7 @@ from itertools import groupby, islice
 
 from palaestra.agents.memory.retrieval import Retrieval
 
-ELEMENT = re.compile(r"\s*\[([^\]]+)\] (?=\w+(?: ['\"]|, |$)|\|)")  # a line of an element: its id
+ELEMENT = re.compile(r"^\s*\[([^\]]+)\] (?=\w+(?: ['\"]|, |$)|\|)")  # a line of an element: its id
 TARGET = re.compile(r"\[([^\]]+)\]|'([^']+)'")  # in an action: an id, or words
 LONGEST = 120  # characters of a line in the history
 
@@ -31,6 +31,11 @@ def id_of(line: str) -> str:
     """Return the id of the element that a line shows; empty if it shows none."""
     found = ELEMENT.match(line)
     return found[1].strip("'") if found else ""
+
+
+def without_id(line: str) -> str:
+    """Return what a line says of its element."""
+    return ELEMENT.sub("", line, count=1)
 
 
 def caption(seen: str) -> str:
