@@ -193,9 +193,7 @@ class WebSession:
             for name, value in held.items()
         ]
         if found:
-            self.connection.call(
-                "Storage.setCookies", cookies=found, browserContextId=self.context
-            )
+            self.connection.call("Storage.setCookies", cookies=found, browserContextId=self.context)
 
     def close(self) -> None:
         """Give the session back to the browser; harmless if it crashed."""

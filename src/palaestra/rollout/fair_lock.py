@@ -32,7 +32,7 @@ class FairLock:
     def __init__(self, most: int = 1) -> None:
         self._most = most
         self._holders = 0
-        self._sharing = False  # whether the holders share it
+        self.shared = False  # whether its holders share it
         self._slow = False  # a call in progress
         self._waiting: deque[_Caller] = deque()
 
@@ -81,13 +81,13 @@ class FairLock:
         self._admit()
 
     def _leaves(self, caller: _Caller) -> bool:
-        return caller.may_leave and not (caller.shared and self._sharing)
+        return caller.may_leave and not (caller.shared and self.shared)
 
     def _admits(self, shared: bool) -> bool:
-        return not self._holders or (shared and self._sharing and self._holders < self._most)
+        return not self._holders or (shared and self.shared and self._holders < self._most)
 
     def _take(self, shared: bool) -> None:
-        self._holders, self._sharing = self._holders + 1, shared
+        self._holders, self.shared = self._holders + 1, shared
 
     def _admit(self) -> None:
         while self._waiting:

@@ -65,6 +65,7 @@ class MiniWob(
     id="miniwob",
     version="2",  # 1: another seed for chance while a page loads, and a page loaded for each task
     capabilities={"elements", "picture", "state_key", "snapshot"},
+    waits=True,
     typical_turns=10,
 ):
     """One page of MiniWoB++, a mixture of pages (one in each task), or a composition of them."""
