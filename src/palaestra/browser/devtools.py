@@ -105,13 +105,14 @@ class Pipe:
         """Read at least one message, and deliver it."""
         parts = [self._rest]
         while b"\0" not in parts[-1]:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._process.reads], [], [], left)[0]:
+            left = max(0.0, deadline - time.monotonic())
+            data, ready = b"", True
+            with contextlib.suppress(OSError, ValueError):  # it was closed
+                ready = bool(select.select([self._process.reads], [], [], left)[0])
+                data = os.read(self._process.reads, _CHUNK) if ready else b""
+            if not ready:
                 self._rest = b"".join(parts)
                 raise _hang()
-            data = b""
-            with contextlib.suppress(OSError, ValueError):
-                data = os.read(self._process.reads, _CHUNK)
             if not data:
                 raise self._crash()
             parts.append(data)

@@ -77,11 +77,12 @@ class Browser:
         global _shared
         with _lock:
             self.leases -= 1
-            ended = self.leases == 0 or not self.process.alive
-            if ended:
-                _shared = None if _shared is self else _shared
+            if self.leases > 0 and self.process.alive:
+                return False
+            _shared = None if _shared is self else _shared
+            if self.leases == 0:  # else others may be about to read its pipe
                 self.process.close()
-            return ended
+            return True
 
     @property
     def uploads(self) -> str:
