@@ -51,7 +51,7 @@ WAYS: dict[str, Callable[[WebSession], None]] = {
     "browser": kill,
     "page": lambda session: session.tab.tell("Page.crash"),
     "hang": run("for (;;);"),
-    "alerts": run("for (;;) alert('again')"),
+    "alerts": run("setTimeout(() => { for (;;) alert('again'); })"),
     "memory": run("for (const kept = [];;) kept.push(new Uint8Array(1 << 25).fill(1))"),
     "redirects": go("/redirect"),
     "reloads": go("/reload"),

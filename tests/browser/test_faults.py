@@ -30,7 +30,7 @@ if why := browser_missing() or without_miniwob():
 
 pytestmark = pytest.mark.slow
 
-AFFLICTED, HEALTHY, TURNS = 56, 8, 8
+AFFLICTED, HEALTHY, TURNS = 72, 8, 8
 IDS = ("miniwob/click-button", "miniwob/enter-text", "miniwob/click-tab", "web/easy:browser")
 
 
