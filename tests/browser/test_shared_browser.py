@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from palaestra.browser import devtools
+from palaestra.browser.devtools import Refusal
 from palaestra.browser.shared_browser import new_session
 from palaestra.browser.sites import Request, Response
 from palaestra.browser.web_gestures import do
@@ -103,5 +105,19 @@ def test_a_page_whose_process_ends_is_noticed_at_once() -> None:
     with pytest.raises(EnvironmentFault, match="process ended"), session.watched():
         session.picture()
     assert session.failed and other.elements() and not other.failed
+    session.close()
+    other.close()
+
+
+def test_a_page_that_hangs_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, other = new_session(SIZE), new_session(SIZE)
+    session.begin({"shop": shop}, "http://shop/", 1)
+    monkeypatch.setattr(devtools, "PATIENCE", 1.0)
+    with pytest.raises(EnvironmentFault, match="does not answer"), session.watched():
+        session.tab.evaluate("for (;;);")
+    monkeypatch.undo()
+    with pytest.raises(Refusal):  # nothing is left that would keep a processor busy
+        session.tab.evaluate("1")
+    other.begin({"shop": shop}, "http://shop/", 1)
     session.close()
     other.close()

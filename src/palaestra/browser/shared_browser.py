@@ -63,9 +63,15 @@ class Browser:
             usable: whether another world may have it: nothing in it crashed or hangs.
         """
         with _lock:
-            if not self.release() and usable and len(self._idle) < IDLE:
+            if self.release():
+                return
+            if usable and len(self._idle) < IDLE:
                 self._idle.append(session)
                 return
+        self.dispose(session)
+
+    def dispose(self, session: WebSession) -> None:
+        """End all pages of a session: one that hangs would keep a processor busy."""
         self.pipe.disown(session.context)
         with contextlib.suppress(EnvironmentFault):
             session.connection.tell(

@@ -204,11 +204,13 @@ class WebSession:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Note a fault of the browser, after which the session is not used again."""
+        """End the session's pages after a fault of the browser: it is not used again."""
         try:
             yield
         except EnvironmentFault:
-            self._failed = True
+            if not self._failed:
+                self._failed = True
+                self.browser.dispose(self)
             raise
 
     @property
