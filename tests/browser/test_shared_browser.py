@@ -74,6 +74,7 @@ def test_a_site_answers_in_the_thread_of_its_world_while_another_world_waits() -
     assert "one" in first and "two" in second
 
 
+@pytest.mark.slow
 def test_the_end_of_a_browser_is_a_fault_of_all_worlds_that_wait_for_it() -> None:
     sessions = [new_session(SIZE) for _ in range(2)]
     for session in sessions:
@@ -109,6 +110,7 @@ def test_a_page_whose_process_ends_is_noticed_at_once() -> None:
     other.close()
 
 
+@pytest.mark.slow
 def test_a_page_that_hangs_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     session, other = new_session(SIZE), new_session(SIZE)
     session.begin({"shop": shop}, "http://shop/", 1)

@@ -85,6 +85,7 @@ def test_episodes_at_once_are_those_of_one_process() -> None:
     assert pooled(use) == ([expected(seed) for seed in range(20)], 0, 0)
 
 
+@pytest.mark.slow
 def test_only_the_call_that_ends_the_process_alone_is_at_fault() -> None:
     async def use(pool: WorkerPool) -> list[list[Any]]:
         guilty, *others = [await pool.make(WAITING) for _ in range(5)]
@@ -104,6 +105,7 @@ def test_only_the_call_that_ends_the_process_alone_is_at_fault() -> None:
     assert restarts == 2 and added == 0  # with the others, and alone
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_ends_at_its_limit_and_others_are_made_again() -> None:
     async def use(pool: WorkerPool) -> list[Any]:
         hanging, other = await ready(pool, 2)
