@@ -143,7 +143,7 @@ class WorkerEnvironment(AsyncEnvironment):
     async def _run(self, work: Callable[[], Coroutine[Any, Any, T]], may_leave: bool) -> T:
         """Run `work` in the worker, after the call of a caller that has left.
 
-        An interrupted call is made again, alone: then a fault is its own.
+        An interrupted call is made again there, alone: then a fault is its own.
         """
         await self._finished()
         shared = self._waits
@@ -151,7 +151,7 @@ class WorkerEnvironment(AsyncEnvironment):
             try:
                 return await self._queued(work, may_leave, shared)
             except Interrupted:
-                shared = False
+                shared = may_leave = False
         detail = f"{self._id}: its worker was lost {INTERRUPTIONS} times during its call"
         raise InfrastructureFault("workers", detail)
 
