@@ -3,7 +3,7 @@
 An episode is a reset (the page is loaded anew), its element tree, the reference solution's real
 clicks and keys, the tree after each, and the reward.
 
-    python benchmarks/web.py [--episodes 100] [--contexts 64] [--peer] [--json]
+    python benchmarks/web.py [--episodes 100] [--together 1 6] [--contexts 64] [--peer] [--json]
 
 `--peer` runs BrowserGym's `click-test` beside ours, with the same browser. It starts a browser for
 each episode, observes the DOM and a picture besides the tree, and sleeps after each step.
@@ -12,7 +12,7 @@ each episode, observes the DOM and a picture besides the tree, and sleeps after 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
+import asyncio
 import tempfile
 import time
 from pathlib import Path
@@ -22,9 +22,11 @@ from measuring import Peer, PeerUnavailable, Result, run
 
 from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
+from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.families.miniwob import pages
+from palaestra.rollout.worker_pool import WorkerPool
 
 PAGES = (
     "click-button",
@@ -60,28 +62,62 @@ def episodes(page: str, count: int) -> tuple[float, float, int]:
     return found
 
 
-def worker(count: int) -> tuple[float, float, int]:
-    """Run episodes of all pages in one process; return the sums of `episodes`."""
-    found = [episodes(page, count) for page in PAGES]
-    return sum(f[0] for f in found), sum(f[1] for f in found), sum(f[2] for f in found)
+async def run_episodes(world: AsyncEnvironment, page: str, count: int, first: int = 0) -> int:
+    """Run episodes of one page in a worker's environment; return how many were solved."""
+    tasks, solved = registry.tasks(f"miniwob/{page}"), 0
+    for index in range(first, first + count):
+        await world.reset(tasks.task(Split.TRAIN, index))
+        for action in await world.oracle():
+            last, _ = await world.step(action)
+        solved += last.success
+    return solved
 
 
-def throughput(count: int, processes: int = 2) -> Result:
-    """Measure two worker processes, each with a browser of its own."""
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        found = pool.map(worker, [count] * processes)
-    run_in_all = processes * count * len(PAGES)
-    rate = sum(count * len(PAGES) / one[0] for one in found)
+async def in_workers(count: int, workers: int, together: int) -> tuple[float, float, int]:
+    """Run episodes of all pages in each worker.
+
+    Args:
+        count: episodes of each page in each worker.
+        workers: processes, each with a browser.
+        together: worlds of a worker that are used at the same time.
+
+    Returns:
+        seconds, processor seconds, and how many episodes were solved.
+    """
+    async with WorkerPool(workers) as pool:
+        # To the least loaded worker each time, so each has all pages.
+        gates = [asyncio.Semaphore(together) for _ in range(workers)]
+        worlds = [
+            (page, await pool.make(f"miniwob/{page}"), gate) for page in PAGES for gate in gates
+        ]
+
+        async def run_all(page: str, world: AsyncEnvironment, gate: asyncio.Semaphore) -> int:
+            async with gate:
+                return await run_episodes(world, page, count, first=1)
+
+        for page, world, _ in worlds:  # starts the browsers, loads the pages
+            await run_episodes(world, page, 1)
+        began, spent = time.perf_counter(), seconds()
+        solved = await asyncio.gather(*(run_all(*one) for one in worlds))
+        return time.perf_counter() - began, seconds() - spent, sum(solved)
+
+
+def throughput(count: int, together: int, workers: int = 2) -> Result:
+    """Measure two workers, each with a browser, whose worlds are used at the same time."""
+    took, spent, solved = asyncio.run(in_workers(count, workers, together))
+    run_in_all = workers * count * len(PAGES)
+    rate = run_in_all / took
     return Result(
-        name=f"episodes of MiniWoB++ a second in {processes} processes, against {RATE:g}",
+        name=f"episodes of MiniWoB++ a second, {workers} workers, {together} worlds of each "
+        f"at once, against {RATE:g}",
         ratio=rate / RATE,
         goal=1.0,
         low=rate / RATE,
         high=rate / RATE,
         figures={
             "episodes_per_second": rate,
-            "processor_milliseconds_per_episode": 1e3 * sum(f[1] for f in found) / run_in_all,
-            "share_solved": sum(f[2] for f in found) / run_in_all,
+            "processor_milliseconds_per_episode": 1e3 * spent / run_in_all,
+            "share_solved": solved / run_in_all,
         },
     )
 
@@ -135,6 +171,9 @@ def beside_browsergym(count: int) -> Result:
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=int, default=100, help="of each page (100)")
+    parser.add_argument(
+        "--together", type=int, nargs="+", default=[6], help="worlds of a worker in use at once (6)"
+    )
     parser.add_argument("--contexts", type=int, default=64)
     parser.add_argument(
         "--peer", action="store_true", help="BrowserGym, in an environment of its own"
@@ -142,7 +181,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(chosen: argparse.Namespace) -> list[Result]:
-    results = [throughput(chosen.episodes), memory(chosen.contexts)]
+    results = [throughput(chosen.episodes, together) for together in chosen.together]
+    results.append(memory(chosen.contexts))
     if chosen.peer:
         results.append(beside_browsergym(chosen.episodes))
     return results

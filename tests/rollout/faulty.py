@@ -7,10 +7,12 @@ import os
 import random
 import stat
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar
 
 from palaestra.core.environment import (
@@ -280,6 +282,42 @@ class Napping(Counting):
         if action.text.startswith("nap "):
             time.sleep(float(action.text.split()[1]))
         return super().step(action)
+
+
+class Waiting(Counting, waits=True):
+    """Waits for another process, by declaration.
+
+    "nap 3" sleeps, "meet" waits until four of this process do, "crash" ends it.
+    """
+
+    meeting: ClassVar[threading.Barrier] = threading.Barrier(4)
+
+    def step(self, action: Action) -> Transition:
+        match action.text.split():
+            case ["nap", seconds]:
+                time.sleep(float(seconds))
+            case ["meet"]:
+                self.meeting.wait(20.0)
+            case ["crash"]:
+                time.sleep(0.2)  # until others are called
+                os._exit(3)
+        return super().step(action)
+
+
+class Lonely(Counting):
+    """Notices another call in its process while it is in its own."""
+
+    def step(self, action: Action) -> Transition:
+        before = {id for id, frame in sys._current_frames().items() if _in_a_nap(frame)}
+        return replace(super().step(action), info={"naps": len(before)})
+
+
+def _in_a_nap(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code is Waiting.step.__code__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Chance(Counting, deterministic=False):

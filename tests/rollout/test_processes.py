@@ -11,8 +11,10 @@ import psutil
 import pytest
 
 from palaestra.rollout.deadline import Deadline
-from palaestra.rollout.processes import processor_seconds
+from palaestra.rollout.processes import family_bytes, processor_seconds
 
+HELD = 96 * 2**20  # bytes that two processes share
+SHARING = f"import os, time; held = bytes(range(256)) * {HELD // 256}; os.fork(); time.sleep(60)"
 BUSY = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
@@ -70,3 +72,18 @@ def test_a_deadline_extends_only_for_a_process_starved_of_the_processor() -> Non
             one.kill()
             one.wait()
     assert min(starved) > 0 >= idle
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the system does not tell")
+def test_memory_that_a_family_shares_counts_once_if_it_matters() -> None:
+    sharing = subprocess.Popen([sys.executable, "-c", SHARING])
+    try:
+        while not (children := psutil.Process(sharing.pid).children()):
+            time.sleep(0.02)
+        resident = family_bytes(sharing.pid, 2**40)
+        assert resident > 2 * HELD
+        assert HELD < family_bytes(sharing.pid, HELD) < 1.5 * HELD
+    finally:
+        for one in (*children, sharing):
+            one.kill()
+        sharing.wait()

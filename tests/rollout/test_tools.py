@@ -86,8 +86,7 @@ def test_a_hosted_world_keeps_its_tools_even_when_its_worker_is_lost(lost: bool)
             if lost:
                 process = world._handle._process
                 assert process is not None
-                process.kill()
-                await process.wait()
+                await process.kill()
             for word in "21":
                 await world.step(Action(word))
                 found.append("".join(tool.name for tool in world.tools))

@@ -60,7 +60,9 @@ _OPTIONS = (
     "--password-store=basic",
     "about:blank",
 )
-_PIPE = 'exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null'  # DevTools speaks on descriptors 3 and 4
+MEMORY = 2 * 2**20  # KiB that each of its processes may have: a page that takes more ends
+# DevTools speaks on descriptors 3 and 4.
+_PIPE = f'ulimit -d {MEMORY} && exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null'
 
 
 class BrowserProcess:

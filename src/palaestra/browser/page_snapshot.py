@@ -77,7 +77,7 @@ def save(session: WebSession) -> bytes:
     That is so at a dialog, with several tabs, with a chosen file, and after a page has written its
     own history.
     """
-    with session.browser.lock, session.watched():
+    with session.watched():
         tab = session.tab
         if len(session.tabs) > 1 or tab.dialog is not None or tab.wrote_history:
             return b""
@@ -89,7 +89,7 @@ def save(session: WebSession) -> bytes:
             return b""
         stored = page.pop("stored")
         context = session.context
-        cookies = session.browser.connection.call("Storage.getCookies", browserContextId=context)
+        cookies = session.connection.call("Storage.getCookies", browserContextId=context)
         elements, nodes = session.elements(), _Nodes(session)
         saved = {
             "chance": session.chance,
@@ -120,7 +120,7 @@ def restore(session: WebSession, sites: Mapping[str, Site], saved: bytes) -> boo
         saved: what `save` returned, not empty.
     """
     state = json.loads(zlib.decompress(saved))
-    with session.browser.lock, session.watched():
+    with session.watched():
         try:
             _visit(session, sites, state)
             session.tab.evaluate(f"{_PUT_BACK}({json.dumps(state['page'])})")
@@ -150,7 +150,7 @@ def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, A
     if index < len(addresses) - 1:
         tab.return_to(tab.entry(index))
     if state["cookies"]:
-        session.browser.connection.call(
+        session.connection.call(
             "Storage.setCookies", cookies=state["cookies"], browserContextId=session.context
         )
     tab.evaluate(f"{_STORE}(...{json.dumps(state['stored'])})")

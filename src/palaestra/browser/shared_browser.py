@@ -7,14 +7,13 @@ import threading
 from typing import Any
 
 from palaestra.browser.browser_process import UPLOADS, BrowserProcess
-from palaestra.browser.devtools import Connection, Parameters
-from palaestra.browser.tab import Tab
+from palaestra.browser.devtools import Connection, Pipe
 from palaestra.browser.web_session import WebSession
 from palaestra.core.errors import EnvironmentFault
 
 IDLE = 8  # sessions without a world that are kept ready
 
-_lock = threading.RLock()
+_lock = threading.RLock()  # of the browser, its sessions without a world, and its leases
 _shared: Browser | None = None
 
 
@@ -23,13 +22,10 @@ class Browser:
 
     def __init__(self) -> None:
         self.process = BrowserProcess()
-        self.connection = Connection(self.process)
-        self.lock = threading.RLock()
-        self._sessions: dict[str, WebSession] = {}  # by context
+        self.pipe = Pipe(self.process)
+        self.leases = 0  # sessions that worlds have, or wait for
         self._idle: list[WebSession] = []
-        self._leases = 0
-        self.connection.listeners[""] = self._on
-        self.connection.call(
+        Connection(self.pipe).call(
             "Target.setAutoAttach",
             autoAttach=True,
             waitForDebuggerOnStart=True,
@@ -37,43 +33,27 @@ class Browser:
             filter=[{"type": "page"}, {"exclude": True}],
         )
 
-    def _on(self, method: str, found: Parameters) -> None:
-        if method != "Target.attachedToTarget":
-            if method == "Browser.downloadWillBegin":
-                for session in self._sessions.values():
-                    session.note_download(found)
-            elif method == "Target.detachedFromTarget":
-                self._gone(found["sessionId"])
-            return
-        info, id = found["targetInfo"], found["sessionId"]
-        of = self._sessions.get(info.get("browserContextId", ""))
-        if of is not None:
-            of.add(Tab(of, self.connection, id, info["targetId"]))
-        self.connection.tell("Runtime.runIfWaitingForDebugger", id)
+    def idle_session(self, size: tuple[int, int]) -> WebSession | None:
+        """Return a session of that size without a world; None: there is none."""
+        for session in self._idle:
+            if session.size == size:
+                self._idle.remove(session)
+                return session
+        return None
 
-    def _gone(self, id: str) -> None:
-        self.connection.listeners.pop(id, None)
-        for session in self._sessions.values():
-            session.remove(id)
-
-    def session(self, size: tuple[int, int]) -> WebSession:
-        """Return a session with one empty tab; raises EnvironmentFault if the browser ended."""
-        with self.lock:
-            self._leases += 1
-            for session in self._idle:
-                if session.size == size:
-                    self._idle.remove(session)
-                    return session
-            made: dict[str, Any] = self.connection.call("Target.createBrowserContext")
-            context = made["browserContextId"]
-            self.connection.call(
-                "Browser.setDownloadBehavior",
-                behavior="deny", browserContextId=context, eventsEnabled=True,
-            )  # fmt: skip
-            session = WebSession(self, context, size)
-            self._sessions[context] = session
-            session.open_tab()
-            return session
+    def open_session(self, size: tuple[int, int]) -> WebSession:
+        """Return a new session with one empty tab; raises EnvironmentFault if the browser ended."""
+        connection = Connection(self.pipe)
+        made: dict[str, Any] = connection.call("Target.createBrowserContext")
+        context = made["browserContextId"]
+        connection.call(
+            "Browser.setDownloadBehavior",
+            behavior="deny", browserContextId=context, eventsEnabled=True,
+        )  # fmt: skip
+        self.pipe.own(context, connection)
+        session = WebSession(self, connection, context, size)
+        session.open_tab()
+        return session
 
     def give_back(self, session: WebSession, usable: bool) -> None:
         """Take a session back; the last one ends the browser.
@@ -82,19 +62,33 @@ class Browser:
             session: of a world that is closed.
             usable: whether another world may have it: nothing in it crashed or hangs.
         """
-        with _lock, self.lock:
-            self._leases -= 1
-            if self._leases == 0 or not self.process.alive:
-                _forget(self)
-                self.process.close()
-            elif usable and len(self._idle) < IDLE:
+        with _lock:
+            if self.release():
+                return
+            if usable and len(self._idle) < IDLE:
                 self._idle.append(session)
-            else:
-                self._sessions.pop(session.context, None)
-                with contextlib.suppress(EnvironmentFault):
-                    self.connection.tell(
-                        "Target.disposeBrowserContext", browserContextId=session.context
-                    )
+                return
+        self.dispose(session)
+
+    def dispose(self, session: WebSession) -> None:
+        """End all pages of a session: one that hangs would keep a processor busy."""
+        self.pipe.disown(session.context)
+        with contextlib.suppress(EnvironmentFault):
+            session.connection.tell(
+                "Target.disposeBrowserContext", browserContextId=session.context
+            )
+
+    def release(self) -> bool:
+        """Give up a lease; return whether the browser has ended, as with the last one."""
+        global _shared
+        with _lock:
+            self.leases -= 1
+            if self.leases > 0 and self.process.alive:
+                return False
+            _shared = None if _shared is self else _shared
+            if self.leases == 0:  # else others may be about to read its pipe
+                self.process.close()
+            return True
 
     @property
     def uploads(self) -> str:
@@ -116,10 +110,11 @@ def new_session(size: tuple[int, int]) -> WebSession:
     with _lock:
         if _shared is None or not _shared.process.alive:
             _shared = Browser()
-        return _shared.session(size)
-
-
-def _forget(browser: Browser) -> None:
-    global _shared
-    if _shared is browser:
-        _shared = None
+        browser = _shared
+        browser.leases += 1
+        session = browser.idle_session(size)
+    try:
+        return session or browser.open_session(size)
+    except BaseException:
+        browser.release()
+        raise

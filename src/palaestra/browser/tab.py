@@ -57,6 +57,7 @@ class Tab:
         self._held: list[int] = []  # calls that wait for the dialog
         connection.listeners[id] = self._on
         width, height = session.size
+        self.tell("Inspector.enable")  # which reports a crash of the page
         self.tell("Page.enable")
         self.tell("Fetch.enable", patterns=[{"urlPattern": "*"}])
         self.tell(
@@ -248,6 +249,7 @@ class Tab:
                 self.drag = found["data"]
             case "Inspector.targetCrashed":
                 self.crashed = True
+                self._check()  # whatever is waited for
 
     def _request(self, paused: Parameters) -> None:
         response = self.session.respond(request_of(paused["request"], self.session.files))

@@ -91,7 +91,7 @@ def do(session: WebSession, gesture: Gesture) -> None:
         InputError: it cannot be done, and nothing changed.
         EnvironmentFault: the browser crashed or does not answer.
     """
-    with session.browser.lock, session.watched():
+    with session.watched():
         if gesture.kind not in KINDS:
             raise InputError(
                 f"A browser cannot do `{write_line(gesture)}`; it can: {', '.join(KINDS)}."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from palaestra.browser import accessibility, input_events
-from palaestra.browser.devtools import Parameters, Refusal
+from palaestra.browser.devtools import Connection, Parameters, Refusal
 from palaestra.browser.sites import Request, Response, Site
 from palaestra.browser.tab import KEY, Tab
 from palaestra.core.element import Box, Element
@@ -65,10 +65,14 @@ class _Held:
 
 
 class WebSession:
-    """One world's browser. A world uses it from one thread at a time; worlds take turns."""
+    """One world's browser, used from one thread at a time. Worlds do not wait for each other."""
 
-    def __init__(self, browser: Browser, context: str, size: tuple[int, int]) -> None:
-        self.browser, self.context, self.size = browser, context, size
+    def __init__(
+        self, browser: Browser, connection: Connection, context: str, size: tuple[int, int]
+    ) -> None:
+        self.browser, self.connection = browser, connection
+        self.context, self.size = context, size
+        connection.listeners[""] = self._on
         self.tabs: list[Tab] = []
         self.current = 0  # the number of the tab in front
         self.sites: Mapping[str, Site] = {}
@@ -112,7 +116,7 @@ class WebSession:
         Raises:
             EnvironmentFault: the browser crashed or does not answer.
         """
-        with self.browser.lock, self.watched():
+        with self.watched():
             hosts = {urlsplit(tab.address()).netloc for tab in self.tabs if tab.dialog is None}
             while len(self.tabs) > 1 or (self.tabs and self.tabs[0].dialog is not None):
                 self.close_tab(self.tabs[-1])
@@ -137,7 +141,7 @@ class WebSession:
 
     def _clear(self, hosts: set[str]) -> None:
         """Drop cookies and what pages stored."""
-        browser, tab = self.browser.connection, self.tabs[0]
+        browser, tab = self.connection, self.tabs[0]
         browser.tell("Storage.clearCookies", browserContextId=self.context)
         for host in sorted(hosts - {""}):
             for scheme in ("http", "https"):
@@ -152,7 +156,7 @@ class WebSession:
 
         Only for pages whose own programs can begin again in their document.
         """
-        with self.browser.lock, self.watched():
+        with self.watched():
             held = self.tab.evaluate(_HOLD)
             self._held = _Held(self.tab, self.tab.loads) if held else None
 
@@ -165,7 +169,7 @@ class WebSession:
         Returns:
             whether it could: the page that was held is there, in the only tab, without a dialog.
         """
-        with self.browser.lock, self.watched():
+        with self.watched():
             tab = self.tabs[0]
             held = self._held
             if held is None or not held.is_there(self.tabs) or held.begun >= BEGUN:
@@ -189,9 +193,7 @@ class WebSession:
             for name, value in held.items()
         ]
         if found:
-            self.browser.connection.call(
-                "Storage.setCookies", cookies=found, browserContextId=self.context
-            )
+            self.connection.call("Storage.setCookies", cookies=found, browserContextId=self.context)
 
     def close(self) -> None:
         """Give the session back to the browser; harmless if it crashed."""
@@ -202,11 +204,13 @@ class WebSession:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Note a fault of the browser, after which the session is not used again."""
+        """End the session's pages after a fault of the browser: it is not used again."""
         try:
             yield
         except EnvironmentFault:
-            self._failed = True
+            if not self._failed:
+                self._failed = True
+                self.browser.dispose(self)
             raise
 
     @property
@@ -222,11 +226,6 @@ class WebSession:
             self.refused.append(f"{request.method} {request.address}")
             return None
         return site(request)
-
-    def note_download(self, begun: Parameters) -> None:
-        """Note a download, which the browser refuses."""
-        if any(begun["frameId"] == tab.target for tab in self.tabs):
-            self.refused.append(f"download {begun['url']}")
 
     def next_document(self) -> tuple[float, int]:
         """Return the time and the seed of the next document that is loaded."""
@@ -245,12 +244,20 @@ class WebSession:
         """The tab in front."""
         return self.tabs[self.current]
 
-    def add(self, tab: Tab) -> None:
-        """Add a tab that the browser opened, and bring it to the front."""
-        self.tabs.append(tab)
-        self.current = len(self.tabs) - 1
+    def _on(self, method: str, found: Parameters) -> None:
+        match method:
+            case "Target.attachedToTarget":
+                id = found["sessionId"]
+                self.tabs.append(Tab(self, self.connection, id, found["targetInfo"]["targetId"]))
+                self.current = len(self.tabs) - 1  # a new tab comes to the front
+                self.connection.tell("Runtime.runIfWaitingForDebugger", id)
+            case "Target.detachedFromTarget":
+                self.connection.listeners.pop(found["sessionId"], None)
+                self._remove(found["sessionId"])
+            case "Browser.downloadWillBegin":  # which the browser refuses
+                self.refused.append(f"download {found['url']}")
 
-    def remove(self, id: str) -> None:
+    def _remove(self, id: str) -> None:
         """Remove a tab that has closed."""
         for index, tab in enumerate(self.tabs):
             if tab.id == id:
@@ -263,15 +270,15 @@ class WebSession:
     def open_tab(self) -> None:
         """Open an empty tab and bring it to the front."""
         count = len(self.tabs)
-        connection = self.browser.connection
+        connection = self.connection
         connection.call("Target.createTarget", url="about:blank", browserContextId=self.context)
         connection.wait_for(lambda: len(self.tabs) > count)
         self.tab.settle(0)
 
     def close_tab(self, tab: Tab) -> None:
         """Close a tab."""
-        self.browser.connection.call("Target.closeTarget", targetId=tab.target)
-        self.browser.connection.wait_for(lambda: tab not in self.tabs)
+        self.connection.call("Target.closeTarget", targetId=tab.target)
+        self.connection.wait_for(lambda: tab not in self.tabs)
 
     # ── what it shows ────────────────────────────────────────────────────────
 
@@ -282,7 +289,7 @@ class WebSession:
     def elements(self) -> tuple[Element, ...]:
         """Return the elements of the tab in front, or of its open dialog."""
         if self._elements is None:
-            with self.browser.lock, self.watched():
+            with self.watched():
                 self._elements = self._read()
         return self._elements
 
@@ -319,7 +326,7 @@ class WebSession:
         Raises:
             EnvironmentFault: it threw an error.
         """
-        with self.browser.lock, self.watched():
+        with self.watched():
             try:
                 value = self.tab.evaluate(program)
             except Refusal as error:
@@ -334,7 +341,7 @@ class WebSession:
 
     def picture(self) -> bytes:
         """Return what the tab in front shows, as a PNG."""
-        with self.browser.lock, self.watched():
+        with self.watched():
             return self.tab.picture()
 
     def window(self) -> Box:

@@ -176,6 +176,12 @@ class Spec:
     tools: bool = False  # actions are calls of tools, or may be
     images: bool = False  # observations contain images, so agents and models must take them
     token_time: bool = False  # sampled tokens take time in it, so that it reads `Action.spent`
+    waits: bool = False
+    """Whether its calls mostly wait for another process, such as a browser. Then its worker makes
+    calls of several such environments at once, each environment's in a thread of its own, so what
+    environments of the class share must be safe for threads. Their waiting does not count as slow.
+    """
+
     typical_turns: int = 20  # of one episode: ample for an expert, tight for random actions
     needs: tuple[str, ...] = ()  # programs outside Python that must be on the PATH, e.g. ("java",)
     context: Mapping[str, float] = field(default_factory=dict)
@@ -209,6 +215,7 @@ class Declared(TypedDict, total=False):
     free_text: bool
     tools: bool
     token_time: bool
+    waits: bool
     typical_turns: int
     needs: tuple[str, ...]
     privileged: tuple[str, ...]

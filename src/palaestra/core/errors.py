@@ -120,6 +120,13 @@ class EnvironmentFault(PalaestraError):
         super().__init__(f"environment {kind}: {detail}")
 
 
+class SharedFault(EnvironmentFault):
+    """What the environments of a process share has failed, such as their browser.
+
+    None of them can continue in this process, and which of them caused it is not known.
+    """
+
+
 class AgentFault(PalaestraError):
     """The agent did something that ends its episode as its own error (scored as a failure)."""
 

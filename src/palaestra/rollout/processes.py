@@ -21,14 +21,38 @@ def peak_bytes(pid: int) -> int:
         return 0
 
 
-def resident_bytes(pid: int, *, family: bool = False) -> int:
-    """Return the resident memory of a process, with `family` of its children too; 0 if unknown."""
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process; 0 if unknown."""
     try:
-        process = psutil.Process(pid)
-        members = (process, *(process.children(recursive=True) if family else ()))
-        return sum(int(one.memory_info().rss) for one in members)
+        return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:
         return 0
+
+
+def family_bytes(pid: int, enough: int) -> int:
+    """Return the memory of a process and of all that it started; 0 if unknown.
+
+    What several processes share, as those of a browser do, counts once: each has its proportional
+    share. Finding that takes long, so it is done only if all that is resident, with what is shared
+    counted several times, is more than `enough`.
+    """
+    try:
+        process = psutil.Process(pid)
+        members = (process, *process.children(recursive=True))
+        resident = sum(int(one.memory_info().rss) for one in members)
+        if resident <= enough:
+            return resident
+        return sum(map(_share, members))
+    except psutil.Error:
+        return 0
+
+
+def _share(process: psutil.Process) -> int:
+    """Return the proportional share of memory of a process (Linux), else what is resident."""
+    try:
+        return int(process.memory_full_info().pss)
+    except (psutil.AccessDenied, AttributeError):
+        return int(process.memory_info().rss)
 
 
 def processor_seconds(pid: int) -> float:

@@ -1,11 +1,15 @@
 """The worker: a child process that hosts environments, and its protocol of frames.
 
-The parent writes one request at a time to the worker's standard input and reads
-one reply from its standard output. A frame is its length (4 bytes, big endian)
-and its body. The body of a request is the JSON of `Request`, then the bytes of its
-snapshot. The body of a reply is one byte for its kind, then JSON; in an answer, the
-bytes of images follow the JSON, and a snapshot is its bytes alone (see `wire.py`).
-The worker sends a first reply without a request when it is ready.
+The parent writes requests to the worker's standard input and reads replies from its
+standard output. A frame is its length (4 bytes, big endian) and its body. The body of
+a request is the JSON of `Request`, then the bytes of its snapshot. The body of a reply
+is the number of its call (8 bytes, big endian), one byte for its kind, then JSON; in an
+answer, the bytes of images follow the JSON, and a snapshot is its bytes alone (see
+`wire.py`). The worker sends a reply to call 0 when it is ready.
+
+An environment that waits (`Spec.waits`) has a thread of its own, so that calls of
+several are in progress at once. All others are called in the main thread, and the
+parent makes no other call meanwhile.
 
 A worker ends with its parent, however that ends: when its input closes, when it
 is orphaned in the middle of a call, and, if an environment blocks the interpreter
@@ -22,22 +26,26 @@ import signal
 import sys
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from queue import SimpleQueue
 from typing import BinaryIO
 
 from pydantic import TypeAdapter
 
 from palaestra.core import errors
 from palaestra.core.environment import Action, Environment
-from palaestra.core.errors import EnvironmentFault, InputError
+from palaestra.core.errors import EnvironmentFault, InputError, SharedFault
 from palaestra.core.task import Task
 from palaestra.environments import registry
 from palaestra.rollout.guarded_environment import NOTHING, GuardedEnvironment, one_line
 from palaestra.rollout.wire import joined, split
 
 LENGTH = 4  # bytes of a frame's length prefix
-ANSWER, FAULT, ERROR = b"+", b"!", b"?"
+CALL = 8  # bytes of the number of a call
+ANSWER, FAULT, SHARED_FAULT, ERROR = b"+", b"!", b"*", b"?"
 OUTER_PYTHONPATH = "PALAESTRA_OUTER_PYTHONPATH"
 ALLOWANCE = 30.0  # seconds after the timeout of a call until a blocked worker ends itself
 GRACE = 2.0  # seconds a worker has to close its environments before it is killed
@@ -65,7 +73,9 @@ class Request:
 
     number: int  # the pool's number of the environment
     verb: Verb
+    call: int = 0  # the number of the call, for its reply
     environment: str = ""  # of MAKE: the environment's id
+    waits: bool = False  # of MAKE: whether it gets a thread of its own
     task: Task | None = None  # of RESET
     action: Action | None = None  # of STEP
     seed: int = 0  # of SAMPLE
@@ -113,10 +123,15 @@ def framed(body: bytes) -> bytes:
 
 def serve(environments: dict[int, GuardedEnvironment], request: Request) -> bytes:
     """Return the body of the reply to one request."""
+    return request.call.to_bytes(CALL, "big") + _reply(environments, request)
+
+
+def _reply(environments: dict[int, GuardedEnvironment], request: Request) -> bytes:
     try:
         return ANSWER + _answer(environments, request)
     except EnvironmentFault as fault:
-        return FAULT + FAULTS.dump_json((fault.kind, _sendable(fault.detail)))
+        kind = SHARED_FAULT if isinstance(fault, SharedFault) else FAULT
+        return kind + FAULTS.dump_json((fault.kind, _sendable(fault.detail)))
     except InputError as error:
         return ERROR + PROBLEM.dump_json(_problem(error))
 
@@ -189,21 +204,84 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to the whole group
     faulthandler.enable()
     if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=False)  # prints where a call hangs
+        faulthandler.register(signal.SIGUSR1)  # prints where calls hang
     with contextlib.suppress(OSError, AttributeError):
         os.nice(5)  # the parent serves all workers, so it has priority
     limit = float(sys.argv[1]) + ALLOWANCE
     threading.Thread(target=_end_with_parent, args=(os.getppid(), limit), daemon=True).start()
 
-    environments: dict[int, GuardedEnvironment] = {}
+    hosted = _Hosted(replies)
     with contextlib.suppress(BrokenPipeError):
-        _send(replies, ANSWER)
+        hosted.send(bytes(CALL) + ANSWER)
         while (body := _receive(requests)) is not None:
-            _send(replies, serve(environments, Request.load(body)))
+            hosted.take(Request.load(body))
     threading.Thread(target=_exit_after, args=(GRACE,), daemon=True).start()
-    for environment in environments.values():
-        environment.close()
+    hosted.close()
     _exit()
+
+
+class _Hosted:
+    """The environments of this process, and the threads of those that wait."""
+
+    def __init__(self, replies: BinaryIO) -> None:
+        self._environments: dict[int, GuardedEnvironment] = {}
+        self._threads: dict[int, _EnvironmentThread] = {}
+        self._replies, self._sending = replies, threading.Lock()
+
+    def take(self, request: Request) -> None:
+        """Answer a request, here or in the thread of its environment."""
+        if request.waits and request.number not in self._threads:
+            self._threads[request.number] = _EnvironmentThread(self._serve)
+        thread = self._threads.get(request.number)
+        if thread is None:
+            self._serve(request)
+            return
+        if request.verb is Verb.CLOSE:
+            del self._threads[request.number]
+        thread.requests.put(request)
+
+    def _serve(self, request: Request) -> None:
+        self.send(serve(self._environments, request))
+
+    def send(self, body: bytes) -> None:
+        with self._sending:
+            self._replies.write(framed(body))
+            self._replies.flush()
+
+    def close(self) -> None:
+        """Close all environments, each in its thread."""
+        for number, thread in self._threads.items():
+            thread.requests.put(Request(number, Verb.CLOSE))
+        for thread in self._threads.values():
+            thread.join()
+        for environment in self._environments.values():
+            environment.close()
+
+
+class _EnvironmentThread(threading.Thread):
+    """The thread of one environment: its calls run here, one after the other, until it is closed.
+
+    An error that is no fault of the environment ends the process, as it does in the main thread.
+    """
+
+    def __init__(self, serve: Callable[[Request], None]) -> None:
+        super().__init__(daemon=True)
+        self._answer = serve
+        self.requests: SimpleQueue[Request] = SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        open = True
+        while open:
+            request = self.requests.get()
+            open = request.verb is not Verb.CLOSE
+            try:
+                self._answer(request)
+            except BrokenPipeError:
+                return  # the parent has gone
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
@@ -233,11 +311,6 @@ def _receive(stream: BinaryIO) -> bytes | None:
     size = int.from_bytes(head, "big")
     body = stream.read(size)
     return body if len(body) == size else None
-
-
-def _send(stream: BinaryIO, body: bytes) -> None:
-    stream.write(framed(body))
-    stream.flush()
 
 
 def _end_with_parent(parent: int, limit: float) -> None:

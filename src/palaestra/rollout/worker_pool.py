@@ -2,45 +2,26 @@
 
 A worker makes one call at a time, so the environment that crashes it, hangs it or breaks
 its protocol is known and gets the fault. The worker is replaced, and each other
-environment it hosted is restored at its next use: by a reset (or the last restored
-snapshot) and a replay of its actions, which must give the same observations. If another
-process killed the worker, the fault is the infrastructure's. Making, resetting and
-restoring an environment is retried once in a new worker, because nothing is lost by
-it. Environments also move to another worker when theirs is busy with a slow call; if
-all are busy, one more is started. A step cancelled by its caller has not happened, as
-far as later results of the environment show.
+environment it hosted is restored at its next use (`worker_environment.py`). If another
+process killed the worker, the fault is the infrastructure's. Environments also move to
+another worker when theirs is busy with a slow call; if all are busy, one more is started.
+
+Environments that wait (`Spec.waits`) share their worker: several of their calls are in
+progress at once, and none of them moves because others wait. If the worker ends meanwhile,
+each of these calls is made again alone, and what ends it again is at fault.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
 
 import psutil
 
-from palaestra.core.environment import (
-    Action,
-    AsyncEnvironment,
-    Observation,
-    Sight,
-    Signals,
-    Transition,
-)
-from palaestra.core.errors import EnvironmentFault, InfrastructureFault, InputError
-from palaestra.core.task import Task
-from palaestra.rollout import guarded_environment
-from palaestra.rollout.fair_lock import Slow
-from palaestra.rollout.wire import Wire
-from palaestra.rollout.worker import Request, Verb
-from palaestra.rollout.worker_end import End
+from palaestra.core.errors import InputError
+from palaestra.environments import registry
+from palaestra.rollout.worker_environment import WorkerEnvironment
 from palaestra.rollout.worker_handle import WorkerHandle
-
-T = TypeVar("T")
 
 MORE = 16  # workers that a pool may add for environments whose worker is busy with a slow call
 
@@ -71,7 +52,7 @@ class WorkerPool:
             WorkersUnavailable: a worker does not start; the message says why.
         """
         try:
-            await asyncio.gather(*(handle.exclusive(handle.ready) for handle in self._handles))
+            await asyncio.gather(*(handle.run(handle.ready) for handle in self._handles))
         except BaseException:
             await self.close()
             raise
@@ -91,7 +72,11 @@ class WorkerPool:
         """
         handle = min(self._handles, key=lambda handle: handle.load)
         environment = WorkerEnvironment(
-            environment_id, handle, next(self._numbers), self._other_worker
+            environment_id,
+            handle,
+            next(self._numbers),
+            self._other_worker,
+            waits=_waits(environment_id),
         )
         try:
             await environment.open()
@@ -123,237 +108,9 @@ class WorkerPool:
         return sum(max(0, handle.incarnations - 1) for handle in self._handles)
 
 
-class WorkerEnvironment(AsyncEnvironment):
-    """An environment in a worker process, restored when its worker is replaced.
-
-    After a fault it may be used again: from its state before the call that failed, or, if
-    that was a reset, with another reset.
-    """
-
-    def __init__(
-        self,
-        id: str,
-        handle: WorkerHandle,
-        number: int,
-        other_worker: Callable[[], WorkerHandle | None],
-    ) -> None:
-        self._id, self._handle, self._number = id, handle, number
-        self._other_worker = other_worker  # asks the pool for another worker
-        self._incarnation = 0  # the incarnation of the worker's process that holds the environment
-        self._task: Task | None = None
-        self._first: Observation | None = None
-        self._base: _Base | None = None  # the snapshot restored since the reset
-        self._history: list[tuple[Action, Transition]] = []  # what the caller has seen since then
-        self._applied = 0  # the number of actions that the hosted environment has taken
-        self._slow = False  # whether a call since the last reset was slow
-        self._busy = False  # whether a call is in progress, perhaps of a cancelled caller
-        self._open = True
-        handle.load += 1
-
-    async def open(self) -> None:
-        """Make the environment; raises like `WorkerPool.make`."""
-        description = await self._exclusive(lambda: self._with_retry(self._make), may_leave=True)
-        self.instructions = description.instructions
-        self.tools = self._described = description.tools
-        self.capabilities = description.capabilities
-        self.players, self.stakes = description.players, description.stakes
-        self.token_time = description.token_time
-        self.deterministic = description.deterministic
-
-    async def reset(self, task: Task) -> tuple[Observation, Signals]:
-        self._task, self._base, self._history, self._slow = None, None, [], False
-        request = Request(self._number, Verb.RESET, task=task)
-        first, signals, tools = await self._call(request, guarded_environment.STARTED)
-        self.tools = self._described if tools is None else tools
-        self._task, self._first = task, first
-        return first, signals
-
-    async def step(self, action: Action) -> tuple[Transition, Signals]:
-        request = Request(self._number, Verb.STEP, action=action)
-        transition, signals, tools = await self._call(request, guarded_environment.STEPPED)
-        self.tools = self.tools if tools is None else tools
-        self._history.append((action, transition))
-        return transition, signals
-
-    async def oracle(self) -> list[Action]:
-        return await self._call(Request(self._number, Verb.ORACLE), guarded_environment.ACTIONS)
-
-    async def admissible(self) -> list[str]:
-        return await self._call(Request(self._number, Verb.ADMISSIBLE), guarded_environment.WORDS)
-
-    async def sample(self, seed: int) -> Action:
-        return await self._call(
-            Request(self._number, Verb.SAMPLE, seed=seed), guarded_environment.ACTED
-        )
-
-    async def look(self) -> Sight:
-        looked = await self._call(Request(self._number, Verb.LOOK), guarded_environment.LOOKED)
-        return guarded_environment.sight(looked)
-
-    async def answer(self) -> Action:
-        return await self._call(Request(self._number, Verb.ANSWER), guarded_environment.ACTED)
-
-    async def snapshot(self) -> bytes:
-        return await self._call(Request(self._number, Verb.SNAPSHOT), guarded_environment.SAVED)
-
-    async def restore(self, snapshot: bytes) -> Signals:
-        request = Request(self._number, Verb.RESTORE, snapshot=snapshot)
-        signals, tools = await self._call(request, guarded_environment.RESTORED)
-        self.tools = self._described if tools is None else tools
-        self._base, self._history, self._applied = _Base(snapshot, signals), [], 0
-        return signals
-
-    async def close(self) -> None:
-        """Free the environment; never raises, because its episode is over."""
-        await asyncio.shield(self.discard())
-
-    def discard(self) -> asyncio.Task[None]:
-        """Start to free the environment; the task ends when that is done."""
-        if self._open:
-            self._open = False
-            self._handle.load -= 1
-        return self._handle.later(lambda: self._free(self._handle, self._incarnation))
-
-    async def _call(self, request: Request, wire: Wire[T]) -> T:
-        if not self._open:
-            raise EnvironmentFault("step", f"{self._id}: used after it was closed")
-        if self._task is None and request.verb is not Verb.RESET:
-            raise EnvironmentFault("step", f"{self._id}: used before its first complete reset")
-        # A slow environment does not move: replaying its history would be slow as well.
-        mobile = request.verb is Verb.RESET or (self.deterministic and not self._slow)
-        return await self._exclusive(
-            lambda: self._restore_and_call(request, wire), may_leave=mobile
-        )
-
-    async def _exclusive(self, work: Callable[[], Coroutine[Any, Any, T]], may_leave: bool) -> T:
-        """Run `work` in the worker, or in another one that is free sooner."""
-        while True:
-            try:
-                return await self._handle.exclusive(work, may_leave=may_leave and not self._busy)
-            except Slow:
-                other = self._other_worker()
-                if other is None:
-                    may_leave = False
-                elif other is not self._handle:
-                    self._move(other)
-
-    def _move(self, other: WorkerHandle) -> None:
-        """Move to another worker; the first call there restores the environment."""
-        self._handle.load -= 1
-        self._handle.later(partial(self._free, self._handle, self._incarnation))
-        other.load += 1
-        self._handle, self._incarnation = other, 0
-
-    # ── with exclusive access to the worker ──────────────────────────────────
-
-    async def _restore_and_call(self, request: Request, wire: Wire[T]) -> T:
-        """Restore the environment to the state that the caller last saw, then send the request.
-
-        `_applied` and the history differ when the environment is new, or has taken a step
-        whose caller was cancelled.
-        """
-        self._busy = True
-        try:
-            if request.verb is Verb.RESET:
-                return await self._with_retry(lambda: self._reset(request, wire))
-            await self._with_retry(lambda: self._restore_state(request.verb))
-            if request.verb is Verb.STEP:
-                self._applied += 1
-            return await self._exchange(request, wire)
-        finally:
-            self._busy = False
-            self._slow = self._slow or self._handle.lock.slow
-
-    async def _with_retry(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `attempt`, and retry it once in a new worker if it broke the first one."""
-        try:
-            return await attempt()
-        except (EnvironmentFault, InfrastructureFault):
-            if self._handle.is_running(self._handle.incarnations):
-                raise
-            return await attempt()
-
-    async def _reset(self, request: Request, wire: Wire[T]) -> T:
-        if await self._handle.ready() != self._incarnation:
-            await self._make()
-        self._applied = 0
-        return await self._exchange(request, wire)
-
-    async def _restore_state(self, verb: Verb) -> None:
-        lost = await self._handle.ready() != self._incarnation
-        ended = self._handle.ends[self._incarnation - 1] if lost and self._incarnation else None
-        if lost:
-            await self._make()
-        if verb is Verb.RESTORE:
-            self._applied = -1  # until the caller, which may be cancelled, has the answer
-        elif self._applied != len(self._history):
-            why = "lost with its worker" if lost else "a step was cancelled half-way"
-            await self._replay(why, ended)
-
-    async def _make(self) -> guarded_environment.Description:
-        incarnation = await self._handle.ready()
-        request = Request(self._number, Verb.MAKE, environment=self._id)
-        description = await self._exchange(request, guarded_environment.DESCRIPTION)
-        self._incarnation, self._applied = incarnation, -1
-        return description
-
-    async def _replay(self, why: str, ended: End | None) -> None:
-        """Reset the environment, or restore its snapshot, and replay its history.
-
-        `ended` is how its worker ended, if that is the reason.
-
-        Raises:
-            EnvironmentFault: the history cannot be replayed, or broke the worker.
-            InfrastructureFault: it cannot be replayed, and another process killed the worker.
-        """
-        if not self.deterministic and (self._base is None or self._history):
-            if ended is not None and ended.from_outside:
-                detail = f"{self._id}: {why} from outside ({ended}); it is not deterministic"
-                raise InfrastructureFault("workers", detail)
-            raise EnvironmentFault("crash", f"{self._id}: {why}; it is not deterministic")
-        if self._base is not None:
-            request = Request(self._number, Verb.RESTORE, snapshot=self._base.snapshot)
-            signals, _ = await self._exchange(request, guarded_environment.RESTORED)
-            same = signals == self._base.signals
-        else:
-            request = Request(self._number, Verb.RESET, task=self._task)
-            first, *_ = await self._exchange(request, guarded_environment.STARTED)
-            same = first == self._first
-        self._applied = 0
-        for action, seen in self._history:
-            if not same:
-                break
-            request = Request(self._number, Verb.STEP, action=action)
-            repeated, *_ = await self._exchange(request, guarded_environment.STEPPED)
-            self._applied += 1
-            same = _shown(repeated) == _shown(seen)
-        if not same:
-            detail = f"{self._id}: {why}; its replay went another way after {self._applied} actions"
-            raise EnvironmentFault("crash", detail)
-
-    async def _free(self, handle: WorkerHandle, incarnation: int) -> None:
-        if handle.is_running(incarnation):
-            with contextlib.suppress(EnvironmentFault, InfrastructureFault):
-                request = Request(self._number, Verb.CLOSE)
-                await handle.exchange(request, guarded_environment.NOTHING, self._id)
-
-    async def _exchange(self, request: Request, wire: Wire[T]) -> T:
-        return await self._handle.exchange(request, wire, self._id)
-
-
-@dataclass(frozen=True, slots=True)
-class _Base:
-    """A restored snapshot, and the environment's signals in that state."""
-
-    snapshot: bytes
-    signals: Signals
-
-
-def _shown(transition: Transition) -> tuple[Observation, float, bool, bool]:
-    """Return the parts of a transition that a replay must reproduce."""
-    return (
-        transition.observation,
-        transition.reward,
-        transition.terminated,
-        transition.truncated,
-    )
+def _waits(environment_id: str) -> bool:
+    """Return whether an environment waits; False if that is not known: making it says why."""
+    try:
+        return registry.spec(environment_id).waits
+    except (Exception, SystemExit):
+        return False

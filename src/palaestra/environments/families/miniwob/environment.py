@@ -65,6 +65,7 @@ class MiniWob(
     id="miniwob",
     version="2",  # 1: another seed for chance while a page loads, and a page loaded for each task
     capabilities={"elements", "picture", "state_key", "snapshot"},
+    waits=True,
     typical_turns=10,
 ):
     """One page of MiniWoB++, a mixture of pages (one in each task), or a composition of them."""
@@ -178,8 +179,7 @@ class MiniWob(
         seen = list(session.elements())
         hidden = [n for n, one in enumerate(seen) if one.value and not one.value.strip(pages.DOT)]
         if hidden:
-            with session.browser.lock:  # only read: no time passes
-                typed = session.tab.evaluate(pages.PASSWORDS) or []
+            typed = session.tab.evaluate(pages.PASSWORDS) or []  # only read: no time passes
             if len(typed) == len(hidden):
                 for number, text in zip(hidden, typed, strict=True):
                     seen[number] = replace(seen[number], value=str(text))

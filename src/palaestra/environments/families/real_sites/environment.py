@@ -94,6 +94,7 @@ class Sites(
     id="sites",
     version=str(VERSION),
     capabilities=("state_key", "snapshot", "oracle", "progress", "elements", "picture"),
+    waits=True,
 ):
     """Real applications, and one task."""
 

@@ -101,9 +101,11 @@ class Web(
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
         spec, (_, level, _, form) = super().spec_of(name), parts(name)
-        pictured = {Capability.PICTURE} if form == BROWSER else set[Capability]()
         turns = 4 + 14 * LEVELS.get(level, 1)
-        return replace(spec, capabilities=spec.capabilities | pictured, typical_turns=turns)
+        if form != BROWSER:
+            return replace(spec, typical_turns=turns)
+        pictured = spec.capabilities | {Capability.PICTURE}
+        return replace(spec, capabilities=pictured, waits=True, typical_turns=turns)
 
     def _begin(self, task: Task) -> Observation:
         without_parameters(task)
