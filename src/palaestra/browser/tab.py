@@ -116,13 +116,18 @@ class Tab:
     # ── pages and time ───────────────────────────────────────────────────────
 
     def navigate(self, address: str) -> None:
+        """Go to an address and wait until the page has come to rest, or a dialog opens."""
+        self.load(address)
+        self.settle(0)
+
+    def load(self, address: str) -> None:
         """Go to an address and wait until the page is loaded, or a dialog opens."""
         before = self.loads
         number = self.send("Page.navigate", url=address)
         found = self.wait([number])
         if found and not found[0].get("errorText") and found[0].get("loaderId"):
             self.connection.wait_for(lambda: self.loads > before or self._interrupted())
-        self.settle(0)
+        self.connection.wait_for(lambda: self._rests() or self._interrupted())
 
     def settle(self, milliseconds: float, frames: int = 0) -> None:
         """Give the page that much time, after what it loads; stop if a dialog opens.
@@ -192,13 +197,6 @@ class Tab:
     def _arrived(self, entry: int) -> bool:
         history = self.call("Page.getNavigationHistory")
         return bool(history["entries"][history["currentIndex"]]["id"] == entry)
-
-    def reload(self) -> None:
-        """Load the page again, and wait until it is there."""
-        before = self.loads
-        self.call("Page.reload")
-        self.connection.wait_for(lambda: self.loads > before or self._interrupted())
-        self.settle(0)
 
     def history(self) -> tuple[list[str], int]:
         """Return the addresses of the history of pages, and the place of the present one."""

@@ -113,27 +113,35 @@ class WebSession:
             EnvironmentFault: the browser crashed or does not answer.
         """
         with self.browser.lock, self.watched():
-            hosts = {urlsplit(tab.address()).netloc for tab in self.tabs if tab.dialog is None}
-            while len(self.tabs) > 1 or (self.tabs and self.tabs[0].dialog is not None):
-                self.close_tab(self.tabs[-1])
-            if not self.tabs:
-                self.open_tab()
-            self._clear(hosts | {*self.sites})
+            self.forget(sites, seed)
             self._set_cookies(cookies or {})
-            self.sites, self.files, self.refused = sites, dict(files or {}), []
-            self.watch, self._held = watch, None
-            self.now, self.chance = BEGIN, (seed, 0)
-            moved = self.pointer is not None
-            self.clipboard, self.pointer, self.current = "", None, 0
-            self.ids, self.named, self._nodes = {}, 0, {}
-            tab = self.tabs[0]
-            tab.wrote_history = False
-            if moved:  # else the next page would find it hovered
-                input_events.leave(tab)
-            tab.navigate(address)
-            tab.tell("Page.resetNavigationHistory")
-            tab.settle(LOAD)
+            self.files, self.watch = dict(files or {}), watch
+            self.open(address)
+            self.tab.settle(LOAD)
             self.changed()
+
+    def forget(self, sites: Mapping[str, Site], seed: int) -> None:
+        """Forget all that was, but for the page in the one tab that is left; see `begin`."""
+        hosts = {urlsplit(tab.address()).netloc for tab in self.tabs if tab.dialog is None}
+        while len(self.tabs) > 1 or (self.tabs and self.tabs[0].dialog is not None):
+            self.close_tab(self.tabs[-1])
+        if not self.tabs:
+            self.open_tab()
+        self._clear(hosts | {*sites})
+        self.sites, self.files, self.refused = sites, {}, []
+        self.watch, self._held = "null", None
+        self.now, self.chance = BEGIN, (seed, 0)
+        moved = self.pointer is not None
+        self.clipboard, self.pointer, self.current = "", None, 0
+        self.ids, self.named, self._nodes = {}, 0, {}
+        self.tab.wrote_history = False
+        if moved:  # else the next page would find it hovered
+            input_events.leave(self.tab)
+
+    def open(self, address: str) -> None:
+        """Open the first page of the world, before which there is none to go back to."""
+        self.tab.load(address)
+        self.tab.tell("Page.resetNavigationHistory")
 
     def _clear(self, hosts: set[str]) -> None:
         """Drop cookies and what pages stored."""
