@@ -47,6 +47,7 @@ _OPTIONS = (
     "--disable-popup-blocking",
     "--disable-renderer-backgrounding",
     "--disable-site-isolation-trials",  # frames of other sites belong to the page's process
+    "--renderer-process-limit=1",  # per context: a page of another host starts no new process
     "--disable-smooth-scrolling",
     "--disable-sync",
     "--disable-features=AudioServiceOutOfProcess,BackForwardCache,IsolateOrigins,MediaRouter,"

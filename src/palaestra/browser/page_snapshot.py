@@ -172,7 +172,7 @@ def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, A
 
 
 def _stored_before(tab: Tab, stored: Sequence[Mapping[str, str]]) -> str:
-    """Let the next page find what was stored; return the number of the script that puts it there."""
+    """Let the next page find what was stored, by a script whose number is returned."""
     if not any(stored):
         return ""
     source = f"{_STORE}(...{json.dumps(stored)})"

@@ -250,15 +250,17 @@ class Tab:
         asked = paused["request"]
         parts = asked.get("postDataEntries", ())
         body = b"".join(base64.b64decode(part.get("bytes", "")) for part in parts)
-        request = Request(asked["method"], asked["url"], asked["headers"], body)
+        document = paused["resourceType"] == "Document"
+        page = document and paused["frameId"] == self.target
+        request = Request(asked["method"], asked["url"], asked["headers"], body, page)
         response = self.session.respond(request)
         id = paused["requestId"]
         if response is None:
             self.tell("Fetch.failRequest", requestId=id, errorReason="BlockedByClient")
         else:
-            if paused["resourceType"] == "Document":
+            if document:
                 now, seed = self.session.next_document()
-                if paused["frameId"] == self.target:
+                if page:
                     self.born = (now, self.session.chance[1])
                 # A script that says so comes too late: the browser holds it back while it loads.
                 timing = {"Server-Timing": f'{KEY};desc="{now} {seed}"'}

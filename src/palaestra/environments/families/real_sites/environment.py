@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 
+from palaestra.browser import page_snapshot
 from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
 from palaestra.browser.sites import Request
@@ -35,6 +36,7 @@ from palaestra.environments.families.apps.composing.verifier import VERSION, Ver
 from palaestra.environments.families.apps.stock.user import told
 from palaestra.environments.families.real_sites import template_registry
 from palaestra.environments.families.real_sites.application import BEGIN
+from palaestra.environments.families.real_sites.saved_world import packed, returned
 from palaestra.environments.families.real_sites.site_judging import is_solved, left, verdict
 from palaestra.environments.families.real_sites.site_world import SiteWorld, application
 from palaestra.environments.families.real_sites.task_template import SiteTask, TaskTemplate
@@ -123,6 +125,18 @@ class Sites(
 
     def _begin(self, task: Task) -> Observation:
         without_parameters(task, "choose a template by its name instead")
+        session, world = self._open(task)
+        first = next(iter(world.sites.values())).application.address
+        cookies = world.cookies() if self._site_task.signed_in else {}
+        session.begin(world.by_host(), first, task.seed, cookies=cookies)
+        self._seen = set()
+        self._plan = [line for deed in self._site_task.deeds for line in deed.gestures]
+        self._plan.append(self._site_task.ending())
+        self._said = f"It is {BEGIN:%A, %d %B %Y}.\nTask: {self._site_task.goal}"
+        return self._observation()
+
+    def _open(self, task: Task) -> tuple[WebSession, SiteWorld]:
+        """Open the world of a task, in which nothing has happened."""
         self._end_world()
         if self._session is not None and self._session.failed:
             self.close()
@@ -131,15 +145,30 @@ class Sites(
         self._drawn = drawn(self.spec.name, task.seed)
         self._site_task = self._drawn.task
         self._world, self._answer = SiteWorld(self._drawn.template.sites, self._drawn.world), None
-        first = next(iter(self._world.sites.values())).application.address
-        cookies = self._world.cookies() if self._site_task.signed_in else {}
-        self._session.begin(self._world.by_host(), first, task.seed, cookies=cookies)
-        self._seen = set()
         self._solved = False
-        self._plan = [line for deed in self._site_task.deeds for line in deed.gestures]
-        self._plan.append(self._site_task.ending())
-        self._said = f"It is {BEGIN:%A, %d %B %Y}.\nTask: {self._site_task.goal}"
-        return self._observation()
+        return self._session, self._world
+
+    # ── snapshots: the rows and the page, where they say all ─────────────────
+
+    def _saved_state(self) -> bytes:
+        session, world = self._here()
+        if self._over or not self._past or session.tab.dialog is not None:
+            return b""
+        if world.shown is None or world.shown.address != session.tab.address():
+            return b""
+        page = page_snapshot.save(session)
+        if not page:
+            return b""
+        own = {"plan": self._plan, "seen": sorted(self._seen), "said": self._said}
+        return packed(world, page, own)
+
+    def _return_to(self, task: Task, state: bytes) -> bool:
+        session, world = self._open(task)
+        own = returned(session, world, state)
+        if own is None:
+            return False
+        self._plan, self._seen, self._said = own["plan"], set(own["seen"]), own["said"]
+        return True
 
     def _act(self, action: Action) -> Transition:
         session, world = self._here()

@@ -1,0 +1,66 @@
+"""A world of sites with its page as bytes, and the return to it without its gestures.
+
+What a site answers may depend on what it forgets with the answer, such as a message that is shown
+once. Therefore the page is asked for again as it was, in the state of its site before; then all
+sites get the state of now.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from palaestra.browser import page_snapshot
+from palaestra.browser.web_session import WebSession
+from palaestra.environments.families.real_sites.site_world import ShownPage, SiteWorld
+
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 20}]
+
+
+def packed(world: SiteWorld, page: bytes, own: Mapping[str, Any]) -> bytes:
+    """Return a world whose page was a GET's answer, a snapshot of the page, and values of JSON."""
+    shown = world.shown
+    assert shown is not None
+    head = {
+        "own": own,
+        "now": world.now.isoformat(),
+        "shown": [shown.site, shown.address, dict(shown.headers), shown.now.isoformat()],
+    }
+    parts = [json.dumps(head).encode(), world.save(), shown.saved, page]
+    lengths = b"".join(len(part).to_bytes(4, "big") for part in parts)
+    return lzma.compress(lengths + b"".join(parts), lzma.FORMAT_RAW, filters=_FILTERS)
+
+
+def returned(session: WebSession, world: SiteWorld, state: bytes) -> dict[str, Any] | None:
+    """Return to a world and its page; return the values; None: the page did not come back as it was.
+
+    Args:
+        session: of the same size.
+        world: of the same sites and seed.
+        state: what `packed` returned.
+    """
+    head, rows, before, page = _parts(lzma.decompress(state, lzma.FORMAT_RAW, filters=_FILTERS))
+    found = json.loads(head)
+    site, address, headers, asked = found["shown"]
+    shown = ShownPage(site, address, headers, datetime.fromisoformat(asked), before)
+    world.load(rows)
+    world.before(shown)
+    if not page_snapshot.restore(session, world.by_host(shown), page):
+        return None
+    session.sites = world.by_host()
+    world.load(rows)
+    world.at(datetime.fromisoformat(found["now"]))
+    own: dict[str, Any] = found["own"]
+    return own
+
+
+def _parts(data: bytes) -> list[bytes]:
+    lengths = [int.from_bytes(data[at : at + 4], "big") for at in range(0, 16, 4)]
+    found, at = [], 16
+    for length in lengths:
+        found.append(data[at : at + length])
+        at += length
+    return found
