@@ -54,6 +54,8 @@ PAGES = {
         <script>document.querySelector("button").addEventListener("click", () => {
           setTimeout(() => { document.querySelector("p").textContent = "frame was clicked"; }, 300);
         });</script>""",
+    "/broken": """<!doctype html><title>Broken</title><p style="width:300px;font:20px monospace">
+        Some words, and then <a href="/next">a link goes on</a>, and <a href="/next">one</a>.</p>""",
     "/long": """<!doctype html><title>Long</title><div style="height:2000px">Top</div>
         <button onclick="this.textContent = 'Found'">Deep</button>""",
     "/drag": """<!doctype html><title>Drag</title>

@@ -225,6 +225,21 @@ def test_no_way_leads_out(shared: WebSession) -> None:
     assert session.refused == ["GET http://elsewhere/"]
 
 
+def test_a_link_that_is_broken_over_two_lines_is_clicked_on_its_first(shared: WebSession) -> None:
+    session = opened(shared, "/broken")
+    broken, whole = named(session, "a link goes on"), named(session, "one")
+    assert broken.box is not None and broken.point is not None and whole.box is not None
+    assert broken.box.height > 1.5 * whole.box.height
+    assert whole.point == whole.box.centre and whole.inside is None
+    x, y = broken.point
+    assert x > broken.box.centre[0] and y < broken.box.centre[1]
+    act(session, f"click ({round(x)}, {round(y)})")
+    assert session.tab.address() == "http://shop/next"
+    act(session, "back", "click 'a link goes on'")
+    assert session.tab.address() == "http://shop/next"
+    assert session.pointer == pytest.approx((x, y), abs=2)
+
+
 def test_a_session_begins_without_what_others_stored(shared: WebSession) -> None:
     session = opened(shared, "/")
     store = "localStorage.kept = 1; document.cookie = 'kept=1'"

@@ -44,6 +44,7 @@ _OPTIONS = (
     "--disable-component-update",
     "--disable-default-apps",
     "--disable-extensions",
+    "--disable-partial-raster",  # else what was drawn before shows at the edges of what changed
     "--disable-popup-blocking",
     "--disable-renderer-backgrounding",
     "--disable-site-isolation-trials",  # frames of other sites belong to the page's process
