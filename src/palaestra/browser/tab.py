@@ -65,7 +65,6 @@ class Tab:
         self.tell("Emulation.setFocusEmulationEnabled", enabled=True)
         self.tell("Emulation.setTimezoneOverride", timezoneId="UTC")
         self.tell("Input.setInterceptDrags", enabled=True)
-        self.tell("DOMSnapshot.enable")
         now, seed = session.next_document()
         clock = f"({_source()})({json.dumps({'now': now, 'seed': seed, 'key': KEY})})"
         self.tell("Page.addScriptToEvaluateOnNewDocument", source=clock)

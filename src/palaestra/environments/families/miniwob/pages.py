@@ -143,12 +143,14 @@ def begin(seed: int, seconds: int) -> str:
     no size, and a click misses it.
     """
     return f"""(async () => {{
-      const under = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]
-        .filter((rule) => /:(hover|active|focus)/.test(rule.selectorText || ""))
-        .flatMap((rule) => [...rule.cssText.matchAll(/url\\("([^"]+)"\\)/g)]
-          .map((found) => new URL(found[1], sheet.href || location.href).href)));
-      core.loaded = [...new Set(under)].map((from) => Object.assign(new Image(), {{ src: from }}));
-      await Promise.allSettled(core.loaded.map((picture) => picture.decode()));
+      if (!core.loaded) {{
+        const under = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]
+          .filter((rule) => /:(hover|active|focus)/.test(rule.selectorText || ""))
+          .flatMap((rule) => [...rule.cssText.matchAll(/url\\("([^"]+)"\\)/g)]
+            .map((found) => new URL(found[1], sheet.href || location.href).href)));
+        core.loaded = [...new Set(under)].map((url) => Object.assign(new Image(), {{ src: url }}));
+        await Promise.allSettled(core.loaded.map((picture) => picture.decode()));
+      }}
       const plain = (value) => !["object", "function"].includes(typeof value) || value === null;
       core.first ??= Object.entries(window).filter(([, value]) => plain(value));
       for (const [name, value] of core.first) if (window[name] !== value) window[name] = value;

@@ -35,7 +35,7 @@ def packed(world: SiteWorld, page: bytes, own: Mapping[str, Any]) -> bytes:
 
 
 def returned(session: WebSession, world: SiteWorld, state: bytes) -> dict[str, Any] | None:
-    """Return to a world and its page; return the values; None: the page did not come back as it was.
+    """Return to a world and its page; return the values; None: the page is not as it was.
 
     Args:
         session: of the same size.
