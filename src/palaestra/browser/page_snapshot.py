@@ -22,7 +22,7 @@ from palaestra.browser import input_events
 from palaestra.browser.devtools import Refusal
 from palaestra.browser.sites import Request, Response, Site
 from palaestra.browser.tab import KEY, Tab
-from palaestra.browser.web_session import WebSession
+from palaestra.browser.web_session import WebSession, text_digest
 from palaestra.core.element import Element
 from palaestra.core.errors import EnvironmentFault
 
@@ -90,7 +90,7 @@ def save(session: WebSession) -> bytes:
             return b""
         if page is None or any(value is None for _, value in page["fields"]):
             return b""
-        stored = page.pop("stored")
+        stored = [_sourced(session, one) for one in page.pop("stored")]
         context = session.context
         cookies = session.browser.connection.call("Storage.getCookies", browserContextId=context)
         elements, nodes = session.elements(), _Nodes(session)
@@ -155,8 +155,8 @@ def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, A
             break
         session.open(address) if at == 0 else tab.load(address)
     _set_cookies(session, state["cookies"])
-    script = _stored_before(tab, state["stored"])
     session.sites = sites
+    script = _stored_before(tab, [_fetched(session, one) for one in state["stored"]])
     session.now, number = state["born"]
     session.chance = (seed, number - 1)
     if index < last:
@@ -169,6 +169,30 @@ def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, A
         tab.tell("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
     tab.settle(state["now"] - session.now)
     _set_cookies(session, state["cookies"])  # the page's answer may have set others
+
+
+def _sourced(session: WebSession, stored: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is stored, with an address and a digest for a text that a site has answered."""
+    found: dict[str, Any] = {}
+    for name, value in stored.items():
+        address = session.source_of(value)
+        found[name] = [address, text_digest(value.encode())] if address else value
+    return found
+
+
+def _fetched(session: WebSession, stored: Mapping[str, Any]) -> dict[str, str]:
+    """Return what `_sourced` was given; raises Refusal if a site has another answer now."""
+    found = {}
+    for name, value in stored.items():
+        if isinstance(value, str):
+            found[name] = value
+            continue
+        address, digest = value
+        response = session.respond(Request("GET", address))
+        if response is None or text_digest(response.body) != digest:
+            raise Refusal(f"{address} has another answer now")
+        found[name] = response.body.decode()
+    return found
 
 
 def _stored_before(tab: Tab, stored: Sequence[Mapping[str, str]]) -> str:
