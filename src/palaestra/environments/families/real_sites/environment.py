@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
+from urllib.parse import urldefrag
 
 from palaestra.browser import page_snapshot
 from palaestra.browser.installation import browser_program
@@ -154,7 +155,8 @@ class Sites(
         session, world = self._here()
         if self._over or not self._past or session.tab.dialog is not None:
             return b""
-        if world.shown is None or world.shown.address != session.tab.address():
+        address, _ = urldefrag(session.tab.address())
+        if world.shown is None or world.shown.address != address:
             return b""
         page = page_snapshot.save(session)
         if not page:

@@ -8,16 +8,14 @@ sites get the state of now.
 from __future__ import annotations
 
 import json
-import lzma
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from palaestra.browser import page_snapshot
 from palaestra.browser.web_session import WebSession
+from palaestra.environments.families.real_sites.compressing import compressed, parts_of
 from palaestra.environments.families.real_sites.site_world import ShownPage, SiteWorld
-
-_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 20}]
 
 
 def packed(world: SiteWorld, page: bytes, own: Mapping[str, Any]) -> bytes:
@@ -29,9 +27,8 @@ def packed(world: SiteWorld, page: bytes, own: Mapping[str, Any]) -> bytes:
         "now": world.now.isoformat(),
         "shown": [shown.site, shown.address, dict(shown.headers), shown.now.isoformat()],
     }
-    parts = [json.dumps(head).encode(), world.save(), shown.saved, page]
-    lengths = b"".join(len(part).to_bytes(4, "big") for part in parts)
-    return lzma.compress(lengths + b"".join(parts), lzma.FORMAT_RAW, filters=_FILTERS)
+    rows = [site.save() for site in world.sites.values()]
+    return compressed([json.dumps(head).encode(), page, shown.saved, *rows])
 
 
 def returned(session: WebSession, world: SiteWorld, state: bytes) -> dict[str, Any] | None:
@@ -42,25 +39,21 @@ def returned(session: WebSession, world: SiteWorld, state: bytes) -> dict[str, A
         world: of the same sites and seed.
         state: what `packed` returned.
     """
-    head, rows, before, page = _parts(lzma.decompress(state, lzma.FORMAT_RAW, filters=_FILTERS))
+    head, page, before, *rows = parts_of(state)
     found = json.loads(head)
     site, address, headers, asked = found["shown"]
     shown = ShownPage(site, address, headers, datetime.fromisoformat(asked), before)
-    world.load(rows)
+    _load(world, rows)
     world.before(shown)
     if not page_snapshot.restore(session, world.by_host(shown), page):
         return None
     session.sites = world.by_host()
-    world.load(rows)
+    _load(world, rows)
     world.at(datetime.fromisoformat(found["now"]))
     own: dict[str, Any] = found["own"]
     return own
 
 
-def _parts(data: bytes) -> list[bytes]:
-    lengths = [int.from_bytes(data[at : at + 4], "big") for at in range(0, 16, 4)]
-    found, at = [], 16
-    for length in lengths:
-        found.append(data[at : at + length])
-        at += length
-    return found
+def _load(world: SiteWorld, rows: Sequence[bytes]) -> None:
+    for site, saved in zip(world.sites.values(), rows, strict=True):
+        site.load(saved)

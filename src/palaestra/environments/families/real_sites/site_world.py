@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +13,7 @@ from palaestra.core.paths import import_named
 from palaestra.environments.families.apps.compiler.blueprint import Column
 from palaestra.environments.families.apps.state import Change, Row
 from palaestra.environments.families.real_sites.application import Application, OpenSite
+from palaestra.environments.families.real_sites.compressing import compressed, parts_of
 
 HERE = "palaestra.environments.families.real_sites"
 APPLICATIONS = {
@@ -145,13 +144,12 @@ class SiteWorld:
 
     def save(self) -> bytes:
         """Return what differs from the beginning, but for the clock."""
-        saved = {name: b64encode(site.save()).decode() for name, site in self.sites.items()}
-        return json.dumps(saved).encode()
+        return compressed([site.save() for site in self.sites.values()])
 
     def load(self, saved: bytes) -> None:
         """Return to what was saved of a world with the same sites and seed."""
-        for name, held in json.loads(saved).items():
-            self.sites[name].load(b64decode(held))
+        for site, held in zip(self.sites.values(), parts_of(saved), strict=True):
+            site.load(held)
 
     def close(self) -> None:
         for site in self.sites.values():
