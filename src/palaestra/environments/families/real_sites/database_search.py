@@ -70,12 +70,12 @@ class _Indexed:
 def _late(kind: Any) -> Any:
     """Return a class of results with its fields to come: a page of goods asks for none."""
 
-    class Late(kind):  # type: ignore[misc]
+    class Late(kind):
         def __getattr__(self, name: str) -> Any:
-            fields = self.__dict__.pop("_fields", dict)()
-            self.__dict__.update(fields)
-            self._additional_fields += fields
-            return self.__dict__[name] if name in fields else super().__getattr__(name)
+            if name.startswith("__"):
+                raise AttributeError(name)
+            self.__dict__.update(self.__dict__.pop("_fields", dict)())
+            return self.__dict__.get(name)
 
     return Late
 
