@@ -57,6 +57,7 @@ def main() -> None:
         env = registry.make(f"sites/{site}:{template}")
         assert isinstance(env, Sites)
         task = registry.tasks(f"sites/{site}:{template}").task(Split.TRAIN, 0)
+        env.reset(task)  # draws the world
         begun = spent()
         whole = median(lambda env=env, task=task: env.reset(task))
         of_reset = (spent() - begun) / (TRIES + 1)
