@@ -112,7 +112,12 @@ def save(session: WebSession) -> bytes:
         return zlib.compress(json.dumps(saved, separators=(",", ":")).encode(), 9)
 
 
-def restore(session: WebSession, sites: Mapping[str, Site], saved: bytes) -> bool:
+def restore(
+    session: WebSession,
+    sites: Mapping[str, Site],
+    saved: bytes,
+    files: Mapping[str, bytes] | None = None,
+) -> bool:
     """Return to a snapshot in a session that has anything open; return whether all came back.
 
     If not, the session is somewhere else.
@@ -121,11 +126,13 @@ def restore(session: WebSession, sites: Mapping[str, Site], saved: bytes) -> boo
         session: of the same size.
         sites: in their state at the time of the snapshot. They are asked for the page once.
         saved: what `save` returned, not empty.
+        files: that may be uploaded, by name; none if it is None.
     """
     state = json.loads(zlib.decompress(saved))
     with session.browser.lock, session.watched():
         try:
             _visit(session, sites, state)
+            session.files = dict(files or {})
             session.tab.evaluate(f"{_PUT_BACK}({json.dumps(state['page'])})")
         except (Refusal, EnvironmentFault):
             if session.failed:

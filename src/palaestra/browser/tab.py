@@ -12,7 +12,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from palaestra.browser.devtools import Connection, Parameters, Refusal
-from palaestra.browser.sites import Request, Response
+from palaestra.browser.form_body import request_of
+from palaestra.browser.sites import Response
 from palaestra.core.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -246,13 +247,10 @@ class Tab:
                 self.crashed = True
 
     def _request(self, paused: Parameters) -> None:
-        asked = paused["request"]
-        parts = asked.get("postDataEntries", ())
-        body = b"".join(base64.b64decode(part.get("bytes", "")) for part in parts)
         document = paused["resourceType"] == "Document"
         page = document and paused["frameId"] == self.target
-        request = Request(asked["method"], asked["url"], asked["headers"], body, page)
-        response = self.session.respond(request)
+        request = request_of(paused["request"], self.session.files)
+        response = self.session.respond(replace(request, page=page) if page else request)
         id = paused["requestId"]
         if response is None:
             self.tell("Fetch.failRequest", requestId=id, errorReason="BlockedByClient")

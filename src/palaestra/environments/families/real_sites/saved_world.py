@@ -31,13 +31,16 @@ def packed(world: SiteWorld, page: bytes, own: Mapping[str, Any]) -> bytes:
     return compressed([json.dumps(head).encode(), page, shown.saved, *rows])
 
 
-def returned(session: WebSession, world: SiteWorld, state: bytes) -> dict[str, Any] | None:
+def returned(
+    session: WebSession, world: SiteWorld, state: bytes, files: Mapping[str, bytes]
+) -> dict[str, Any] | None:
     """Return to a world and its page; return the values; None: the page is not as it was.
 
     Args:
         session: of the same size.
         world: of the same sites and seed.
         state: what `packed` returned.
+        files: that may be uploaded, by name.
     """
     head, page, before, *rows = parts_of(state)
     found = json.loads(head)
@@ -45,7 +48,7 @@ def returned(session: WebSession, world: SiteWorld, state: bytes) -> dict[str, A
     shown = ShownPage(site, address, headers, datetime.fromisoformat(asked), before)
     _load(world, rows)
     world.before(shown)
-    if not page_snapshot.restore(session, world.by_host(shown), page):
+    if not page_snapshot.restore(session, world.by_host(shown), page, files):
         return None
     session.sites = world.by_host()
     _load(world, rows)
