@@ -3,8 +3,9 @@
     python benchmarks/sites.py [SITE ...]
 
 Prints medians: opening and closing a world without and with its first page, the answer to a page
-that is not the first, in milliseconds; and the bytes of a snapshot after the reference of a task
-that changes rows, with the milliseconds that restoring it takes.
+that is not the first, in milliseconds, and the processor time of the first; and the bytes of a
+snapshot of an episode after the reference of a task that changes rows, with the milliseconds that
+restoring it takes by its state, with its page.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+
+import psutil
 
 from palaestra.core.task import Split
 from palaestra.environments import registry
@@ -34,9 +37,16 @@ def median(action: Callable[[], object], tries: int = TRIES) -> float:
     return statistics.median(spent)
 
 
+def spent() -> float:
+    """Return the processor time of this process and its browser in milliseconds."""
+    tree = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return 1000 * sum(sum(process.cpu_times()[:2]) for process in tree)
+
+
 def main() -> None:
     """Measure each application."""
-    print(f"{'site':6} {'reset':>8} {'with page':>10} {'page':>8} {'snapshot':>9} {'restore':>8}")
+    heads = ("reset", "with page", "(spent)", "page", "bytes", "restore")
+    print("site  " + "".join(f"{head:>10}" for head in heads))
     for site in sys.argv[1:] or TASKS:
         template = TASKS[site]
 
@@ -50,17 +60,20 @@ def main() -> None:
         env = registry.make(f"sites/{site}:{template}")
         assert isinstance(env, Sites)
         task = registry.tasks(f"sites/{site}:{template}").task(Split.TRAIN, 0)
+        env.reset(task)  # draws the world
+        begun = spent()
         whole = median(lambda env=env, task=task: env.reset(task))
-        spent = []
+        of_reset = (spent() - begun) / (TRIES + 1)
+        pages = []
         for action in env.oracle()[:-1]:
             begun = time.perf_counter()
             env.step(action)
-            spent.append(1000 * (time.perf_counter() - begun))
-        assert env._world is not None
-        saved = env._world.save()
-        restored = median(lambda env=env, saved=saved: env._world.load(saved))
-        step = statistics.median(spent)
-        print(f"{site:6} {alone:8.1f} {whole:10.1f} {step:8.1f} {len(saved):9d} {restored:8.1f}")
+            pages.append(1000 * (time.perf_counter() - begun))
+        saved = env._saved_state()
+        assert saved and env._return_to(task, saved)
+        restored = median(lambda env=env, task=task, saved=saved: env._return_to(task, saved))
+        found = (alone, whole, of_reset, statistics.median(pages), len(saved), restored)
+        print(f"{site:6}" + "".join(f"{value:10.1f}" for value in found))
         env.close()
 
 

@@ -54,6 +54,12 @@ PAGES = {
         <script>document.querySelector("button").addEventListener("click", () => {
           setTimeout(() => { document.querySelector("p").textContent = "frame was clicked"; }, 300);
         });</script>""",
+    "/form": """<!doctype html><title>Form</title><label>Name <input></label>
+        <label>Text <textarea></textarea></label> <input type=checkbox aria-label=Agreed>
+        <label>Size <select><option>small<option>large</select></label>""",
+    "/broken": """<!doctype html><title>Broken</title><p style="width:300px;font:20px monospace">
+        Some words, and then <a href="/next">a link goes on</a>, and
+        <a href="/next">one</a>.</p>""",
     "/long": """<!doctype html><title>Long</title><div style="height:2000px">Top</div>
         <button onclick="this.textContent = 'Found'">Deep</button>""",
     "/drag": """<!doctype html><title>Drag</title>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -267,6 +268,21 @@ def test_no_way_leads_out(shared: WebSession) -> None:
     assert session.refused == ["GET http://elsewhere/"]
 
 
+def test_a_link_that_is_broken_over_two_lines_is_clicked_on_its_first(shared: WebSession) -> None:
+    session = opened(shared, "/broken")
+    broken, whole = named(session, "a link goes on"), named(session, "one")
+    assert broken.box is not None and broken.point is not None and whole.box is not None
+    assert broken.box.height > 1.5 * whole.box.height
+    assert whole.point == whole.box.centre and whole.inside is None
+    x, y = broken.point
+    assert x > broken.box.centre[0] and y < broken.box.centre[1]
+    act(session, f"click ({round(x)}, {round(y)})")
+    assert session.tab.address() == "http://shop/next"
+    act(session, "back", "click 'a link goes on'")
+    assert session.tab.address() == "http://shop/next"
+    assert session.pointer == pytest.approx((x, y), abs=2)
+
+
 def test_a_session_begins_without_what_others_stored(shared: WebSession) -> None:
     session = opened(shared, "/")
     store = "localStorage.kept = 1; document.cookie = 'kept=1'"
@@ -281,18 +297,46 @@ def test_a_session_begins_without_what_others_stored(shared: WebSession) -> None
 
 def test_a_page_comes_back_in_another_session_without_its_gestures(shared: WebSession) -> None:
     session = opened(shared, "/next")
-    act(session, "go 'http://shop/'", "type 'the Name field' 'Ann'", "select 'Size' 'large'")
+    act(session, "go 'http://shop/form'", "type 'the Name field' 'Ann'", "select 'Size' 'large'")
+    act(session, "type 'the Text field' 'one\\ntwo'", "click 'Agreed'")
     session.run("localStorage.kept = 1; document.cookie = 'kept=1'")
     act(session, "click 'the Name field'")
+    seen = session.elements()  # with what lies within the field
     saved = page_snapshot.save(session)
     assert saved and len(saved) < 10_000
     other = opened(new_session(SIZE), "/long")
-    page_snapshot.restore(other, {"shop": shop}, saved)
+    assert page_snapshot.restore(other, {"shop": shop}, saved)
+    assert other.elements() == seen
     assert other.run("[localStorage.kept, document.cookie]") == ["1", "kept=1"]
     assert named(other, "Name").value == "Ann" and "focused" in named(other, "Name").states
-    assert other.tab.history() == (["http://shop/next", "http://shop/"], 1)
+    assert other.tab.history() == (["http://shop/next", "http://shop/form"], 1)
     act(other, "back")
     assert named(other, "Next").role == "RootWebArea"
+    other.close()
+
+
+def test_a_stored_answer_of_a_site_is_saved_as_its_address(shared: WebSession) -> None:
+    rng = random.Random(0)
+    answers = ["".join(rng.choices("abcdef0123456789", k=50_000)) for _ in range(2)]
+
+    def site(request: Request) -> Response:
+        if request.path == "/long":
+            return Response(answers[0].encode(), "text/plain")
+        return Response(
+            b"<button onclick=\"fetch('/long').then((answer) => answer.text())"
+            b'.then((text) => { localStorage.long = text; })">Load</button>'
+        )
+
+    shared.begin({"shop": site}, "http://shop/", 1)
+    act(shared, "click 'Load'")
+    saved = page_snapshot.save(shared)
+    assert len(saved) < 2_000
+    other = new_session(SIZE)
+    assert page_snapshot.restore(other, {"shop": site}, saved)
+    assert other.run("localStorage.long") == answers[0]
+    assert len(page_snapshot.save(other)) < 2_000
+    answers.reverse()
+    assert not page_snapshot.restore(other, {"shop": site}, saved)
     other.close()
 
 

@@ -6,7 +6,7 @@ Frames are joined to the page that holds them; shadow trees are part of the acce
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from palaestra.browser.devtools import Parameters
@@ -14,7 +14,7 @@ from palaestra.browser.tab import Tab
 from palaestra.core.element import Box, Element
 from palaestra.core.element_text import INTERACTIVE
 
-STYLES = ("overflow-x", "overflow-y", "position")
+STYLES = ("overflow-x", "overflow-y", "position", "display")
 LONG = 80  # characters of a name that is made of the words within
 _LEFT_OUT = frozenset(("InlineTextBox", "LineBreak"))
 _WHOLE = (
@@ -43,6 +43,7 @@ class Document:
     frame: str
     holder: int | None  # the node of the frame element around it
     boxes: Mapping[int, Box | None]
+    points: Mapping[int, tuple[float, float]]  # of what its lines leave the middle of its box free
     clickable: frozenset[int]  # nodes that listen to clicks
 
 
@@ -65,9 +66,11 @@ def read(tab: Tab, id_of: Callable[[int], str]) -> tuple[list[Element], dict[str
             found = tab.call("Accessibility.getFullAXTree", frameId=document.frame)
             held[document.holder] = found["nodes"]
     boxes: dict[int, Box | None] = {}
+    points: dict[int, tuple[float, float]] = {}
     clickable: set[int] = set()
     for document in documents:
         boxes.update(document.boxes)
+        points.update(document.points)
         clickable |= document.clickable
     elements: list[Element] = []
     nodes: dict[str, int] = {}
@@ -78,7 +81,10 @@ def read(tab: Tab, id_of: Callable[[int], str]) -> tuple[list[Element], dict[str
             continue  # a node with two entries: a list item and its marker
         nodes[id] = number
         known = parent if parent is None else id_of(parent)
-        elements.append(element_of_node(node, id, boxes.get(number), known, number in clickable))
+        element = element_of_node(node, id, boxes.get(number), known, number in clickable)
+        if number in points:
+            element = replace(element, inside=points[number])
+        elements.append(element)
     return elements, nodes
 
 
@@ -177,9 +183,11 @@ def _documents(snapshot: Parameters, size: tuple[int, int]) -> Iterator[Document
                 places[inner] = (nodes["backendNodeId"][node], left + x, top + y, box)
         numbers = nodes["backendNodeId"]
         boxes = {numbers[node]: clips.box(node) for node in row_of}
+        points = {numbers[node]: point for node, point in clips.points(document["textBoxes"])}
         listening = {numbers[node] for node in nodes["isClickable"]["index"] if node in row_of}
         outer = {numbers[n] for n, at in enumerate(nodes["nodeName"]) if strings[at] in _WHOLE}
-        yield Document(strings[document["frameId"]], holder, boxes, frozenset(listening - outer))
+        clickable = frozenset(listening - outer)
+        yield Document(strings[document["frameId"]], holder, boxes, points, clickable)
 
 
 class _Clips:
@@ -196,6 +204,7 @@ class _Clips:
         visible: Box | None,
     ) -> None:
         self._parents, self._row_of, self._bounds = parents, row_of, layout["bounds"]
+        self._nodes = layout["nodeIndex"]
         self._styles = [[strings[at] if at >= 0 else "" for at in row] for row in layout["styles"]]
         self._left, self._top, self._visible = left, top, visible
         self._clips: dict[tuple[int, bool], Box | None] = {}
@@ -207,6 +216,32 @@ class _Clips:
         if position == "fixed":
             return _common(self._own(row), self._visible)
         return _common(self._own(row), self._clip(self._parents[node], position == "absolute"))
+
+    def points(self, texts: Parameters) -> Iterator[tuple[int, tuple[float, float]]]:
+        """Yield inline nodes whose lines lie around the middle of their boxes, and a point of each.
+
+        The point is the middle of the first line that is seen.
+
+        Args:
+            texts: the text boxes of the document: one for each line of each text.
+        """
+        lines: dict[int, list[Sequence[float]]] = {}
+        for row, bounds in zip(texts["layoutIndex"], texts["bounds"], strict=True):
+            node = self._nodes[row]
+            while True:
+                lines.setdefault(node, []).append(bounds)
+                node = self._parents[node]
+                if node not in self._row_of or self._style(self._row_of[node])[3] != "inline":
+                    break
+        for node, found in lines.items():
+            seen = self.box(node) if len(found) > 1 else None
+            if seen is None:
+                continue
+            boxes = [_common(self._moved(bounds), seen) for bounds in found]
+            if not any(box and box.contains(*seen.centre) for box in boxes):
+                first = next((box for box in boxes if box), None)
+                if first is not None:
+                    yield node, first.centre
 
     def _clip(self, node: int, absolute: bool) -> Box | None:
         """Return the area in which the children of a node are visible; None: nowhere.
@@ -224,7 +259,7 @@ class _Clips:
         row = self._row_of.get(node)
         if row is None:
             return self._clip(self._parents[node], absolute)
-        across, down, position = self._style(row)
+        across, down, position, _ = self._style(row)
         if absolute and position in ("", "static"):
             return self._clip(self._parents[node], True)
         hides = {across, down} - {"", "visible"} and self._parents[self._parents[node]] >= 0
@@ -236,12 +271,16 @@ class _Clips:
         return _common(self._own(row), above) if hides else above
 
     def _own(self, row: int) -> Box:
-        x, y, width, height = self._bounds[row]
+        return self._moved(self._bounds[row])
+
+    def _moved(self, bounds: Sequence[float]) -> Box:
+        """Return the box, in the picture, of what has these bounds in the document."""
+        x, y, width, height = bounds
         return Box(x + self._left, y + self._top, max(width, 0.0), max(height, 0.0))
 
     def _style(self, row: int) -> list[str]:
         found = self._styles[row]
-        return found if len(found) == len(STYLES) else ["", "", ""]
+        return found if len(found) == len(STYLES) else ["", "", "", ""]
 
 
 def _common(box: Box, other: Box | None) -> Box | None:

@@ -44,9 +44,11 @@ _OPTIONS = (
     "--disable-component-update",
     "--disable-default-apps",
     "--disable-extensions",
+    "--disable-partial-raster",  # else what was drawn before shows at the edges of what changed
     "--disable-popup-blocking",
     "--disable-renderer-backgrounding",
     "--disable-site-isolation-trials",  # frames of other sites belong to the page's process
+    "--renderer-process-limit=1",  # per context: a page of another host starts no new process
     "--disable-smooth-scrolling",
     "--disable-sync",
     "--disable-features=AudioServiceOutOfProcess,BackForwardCache,IsolateOrigins,MediaRouter,"

@@ -21,8 +21,8 @@ from typing import Any
 from palaestra.browser import input_events
 from palaestra.browser.devtools import Refusal
 from palaestra.browser.sites import Request, Response, Site
-from palaestra.browser.tab import KEY
-from palaestra.browser.web_session import WebSession
+from palaestra.browser.tab import KEY, Tab
+from palaestra.browser.web_session import WebSession, text_digest
 from palaestra.core.element import Element
 from palaestra.core.errors import EnvironmentFault
 
@@ -50,7 +50,10 @@ _HELD = f"""(() => {{
   }};
 }})()"""
 
+_WITHIN = ("children", "shadowRoots", "pseudoElements")  # fields of a node with nodes
+
 _STORE = """((local, session) => {
+  if (window.top !== window) return;
   for (const [name, value] of Object.entries(local)) localStorage.setItem(name, value);
   for (const [name, value] of Object.entries(session)) sessionStorage.setItem(name, value);
 })"""
@@ -87,7 +90,7 @@ def save(session: WebSession) -> bytes:
             return b""
         if page is None or any(value is None for _, value in page["fields"]):
             return b""
-        stored = page.pop("stored")
+        stored = [_sourced(session, one) for one in page.pop("stored")]
         context = session.context
         cookies = session.connection.call("Storage.getCookies", browserContextId=context)
         elements, nodes = session.elements(), _Nodes(session)
@@ -109,7 +112,12 @@ def save(session: WebSession) -> bytes:
         return zlib.compress(json.dumps(saved, separators=(",", ":")).encode(), 9)
 
 
-def restore(session: WebSession, sites: Mapping[str, Site], saved: bytes) -> bool:
+def restore(
+    session: WebSession,
+    sites: Mapping[str, Site],
+    saved: bytes,
+    files: Mapping[str, bytes] | None = None,
+) -> bool:
     """Return to a snapshot in a session that has anything open; return whether all came back.
 
     If not, the session is somewhere else.
@@ -118,11 +126,13 @@ def restore(session: WebSession, sites: Mapping[str, Site], saved: bytes) -> boo
         session: of the same size.
         sites: in their state at the time of the snapshot. They are asked for the page once.
         saved: what `save` returned, not empty.
+        files: that may be uploaded, by name; none if it is None.
     """
     state = json.loads(zlib.decompress(saved))
     with session.watched():
         try:
             _visit(session, sites, state)
+            session.files = dict(files or {})
             session.tab.evaluate(f"{_PUT_BACK}({json.dumps(state['page'])})")
         except (Refusal, EnvironmentFault):
             if session.failed:
@@ -141,34 +151,95 @@ def restore(session: WebSession, sites: Mapping[str, Site], saved: bytes) -> boo
 
 
 def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, Any]) -> None:
-    """Visit the addresses of the history, where nothing is, and load the last one shown."""
+    """Visit the addresses of the history, where nothing is, and load the one that was shown."""
     addresses, index = state["history"]
-    session.begin(dict.fromkeys(sites, _nothing), addresses[0], state["chance"][0])
-    tab = session.tab
-    for address in addresses[1:]:
-        tab.navigate(address)
-    if index < len(addresses) - 1:
-        tab.return_to(tab.entry(index))
-    if state["cookies"]:
-        session.connection.call(
-            "Storage.setCookies", cookies=state["cookies"], browserContextId=session.context
-        )
-    tab.evaluate(f"{_STORE}(...{json.dumps(state['stored'])})")
+    seed, tab = state["chance"][0], session.tabs[0]
+    nothing = dict.fromkeys(sites, _nothing)
+    session.forget(nothing, seed)
+    last = len(addresses) - 1
+    for at, address in enumerate(addresses):
+        if at == index == last:
+            break
+        session.open(address) if at == 0 else tab.load(address)
+    _set_cookies(session, state["cookies"])
     session.sites = sites
+    script = _stored_before(tab, [_fetched(session, one) for one in state["stored"]])
     session.now, number = state["born"]
-    session.chance = (state["chance"][0], number - 1)
-    tab.reload()
+    session.chance = (seed, number - 1)
+    if index < last:
+        tab.return_to(tab.entry(index))
+    elif index == 0:
+        session.open(addresses[0])
+    else:
+        tab.load(addresses[index])
+    if script:
+        tab.tell("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
     tab.settle(state["now"] - session.now)
+    _set_cookies(session, state["cookies"])  # the page's answer may have set others
+
+
+def _sourced(session: WebSession, stored: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is stored, with an address and a digest for a text that a site has answered."""
+    found: dict[str, Any] = {}
+    for name, value in stored.items():
+        address = session.source_of(value)
+        found[name] = [address, text_digest(value.encode())] if address else value
+    return found
+
+
+def _fetched(session: WebSession, stored: Mapping[str, Any]) -> dict[str, str]:
+    """Return what `_sourced` was given; raises Refusal if a site has another answer now."""
+    found = {}
+    for name, value in stored.items():
+        if isinstance(value, str):
+            found[name] = value
+            continue
+        address, digest = value
+        response = session.respond(Request("GET", address))
+        if response is None or text_digest(response.body) != digest:
+            raise Refusal(f"{address} has another answer now")
+        found[name] = response.body.decode()
+    return found
+
+
+def _stored_before(tab: Tab, stored: Sequence[Mapping[str, str]]) -> str:
+    """Let the next page find what was stored, by a script whose number is returned."""
+    if not any(stored):
+        return ""
+    source = f"{_STORE}(...{json.dumps(stored)})"
+    found = tab.call("Page.addScriptToEvaluateOnNewDocument", source=source)
+    return str(found["identifier"])
+
+
+def _set_cookies(session: WebSession, cookies: Sequence[Mapping[str, Any]]) -> None:
+    browser, context = session.connection, session.context
+    browser.tell("Storage.clearCookies", browserContextId=context)
+    if cookies:
+        browser.call("Storage.setCookies", cookies=cookies, browserContextId=context)
 
 
 class _Nodes:
-    """The nodes of a page and its frames, in document order."""
+    """The nodes of a page, with its frames and shadow trees, in one order."""
 
     def __init__(self, session: WebSession) -> None:
-        found = session.tab.call("DOMSnapshot.captureSnapshot", computedStyles=[])
-        documents = [document["nodes"] for document in found["documents"]]
-        self.numbers = [number for one in documents for number in one["backendNodeId"]]
-        self.names = [found["strings"][name] for one in documents for name in one["nodeName"]]
+        tab = session.tab
+        asked = [
+            tab.send("DOM.enable", includeWhitespace="all"),
+            tab.send("DOM.getDocument", depth=-1, pierce=True),
+        ]
+        tab.tell("DOM.disable")
+        _, found = tab.connection.wait(asked)
+        self.numbers: list[int] = []
+        self.names: list[str] = []
+        stack = [found["root"]]
+        while stack:
+            node = stack.pop()
+            self.numbers.append(node["backendNodeId"])
+            self.names.append(node["nodeName"])
+            for field in _WITHIN:
+                stack += node.get(field, ())
+            if "contentDocument" in node:
+                stack.append(node["contentDocument"])
 
     def ids(self, known: Mapping[int, str]) -> list[tuple[int, str]]:
         """Return the ids of elements, by the place of their node."""

@@ -17,6 +17,7 @@ class Request:
     address: str  # with the host and the query
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    page: bool = False  # whether the answer takes the place of the tab's page
 
     @property
     def host(self) -> str:

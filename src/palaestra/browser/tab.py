@@ -67,7 +67,6 @@ class Tab:
         self.tell("Emulation.setFocusEmulationEnabled", enabled=True)
         self.tell("Emulation.setTimezoneOverride", timezoneId="UTC")
         self.tell("Input.setInterceptDrags", enabled=True)
-        self.tell("DOMSnapshot.enable")
         now, seed = session.next_document()
         clock = f"({_source()})({json.dumps({'now': now, 'seed': seed, 'key': KEY})})"
         self.tell("Page.addScriptToEvaluateOnNewDocument", source=clock)
@@ -118,13 +117,18 @@ class Tab:
     # ── pages and time ───────────────────────────────────────────────────────
 
     def navigate(self, address: str) -> None:
+        """Go to an address and wait until the page has come to rest, or a dialog opens."""
+        self.load(address)
+        self.settle(0)
+
+    def load(self, address: str) -> None:
         """Go to an address and wait until the page is loaded, or a dialog opens."""
         before = self.loads
         number = self.send("Page.navigate", url=address)
         found = self.wait([number])
         if found and not found[0].get("errorText") and found[0].get("loaderId"):
             self.connection.wait_for(lambda: self.loads > before or self._interrupted())
-        self.settle(0)
+        self.connection.wait_for(lambda: self._rests() or self._interrupted())
 
     def settle(self, milliseconds: float, frames: int = 0) -> None:
         """Give the page that much time, after what it loads; stop if a dialog opens.
@@ -195,13 +199,6 @@ class Tab:
         history = self.call("Page.getNavigationHistory")
         return bool(history["entries"][history["currentIndex"]]["id"] == entry)
 
-    def reload(self) -> None:
-        """Load the page again, and wait until it is there."""
-        before = self.loads
-        self.call("Page.reload")
-        self.connection.wait_for(lambda: self.loads > before or self._interrupted())
-        self.settle(0)
-
     def history(self) -> tuple[list[str], int]:
         """Return the addresses of the history of pages, and the place of the present one."""
         history = self.call("Page.getNavigationHistory")
@@ -252,14 +249,17 @@ class Tab:
                 self._check()  # whatever is waited for
 
     def _request(self, paused: Parameters) -> None:
-        response = self.session.respond(request_of(paused["request"], self.session.files))
+        document = paused["resourceType"] == "Document"
+        page = document and paused["frameId"] == self.target
+        request = request_of(paused["request"], self.session.files)
+        response = self.session.respond(replace(request, page=page) if page else request)
         id = paused["requestId"]
         if response is None:
             self.tell("Fetch.failRequest", requestId=id, errorReason="BlockedByClient")
         else:
-            if paused["resourceType"] == "Document":
+            if document:
                 now, seed = self.session.next_document()
-                if paused["frameId"] == self.target:
+                if page:
                     self.born = (now, self.session.chance[1])
                 # A script that says so comes too late: the browser holds it back while it loads.
                 timing = {"Server-Timing": f'{KEY};desc="{now} {seed}"'}

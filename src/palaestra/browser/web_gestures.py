@@ -39,18 +39,23 @@ _AT = """function () {
     range.selectNodeContents(this);
     rects = range.getClientRects();
   }
+  const shown = ([left, top, right, bottom]) => [Math.max(left, 0), Math.max(top, 0),
+    Math.min(right, innerWidth), Math.min(bottom, innerHeight)];
   rects = [...rects].map((one) => [one.left, one.top, one.right, one.bottom]);
   if (rects.length === 0) return null;
   const whole = [0, 1, 2, 3].map((at) =>
     Math[at < 2 ? "min" : "max"](...rects.map((one) => one[at])));
-  const area = [Math.max(whole[0], 0), Math.max(whole[1], 0),
-    Math.min(whole[2], innerWidth), Math.min(whole[3], innerHeight)];
+  const area = shown(whole);
   const points = [[0.5, 0.5], [0.5, 0.2], [0.2, 0.5], [0.8, 0.5], [0.5, 0.8], [0.1, 0.1],
     [0.9, 0.9]];
   const root = node.getRootNode();
+  // What is broken over lines need not be in the middle of its box: then it is on its first line.
+  const places = rects.length > 1
+    ? [[area, [points[0]]], ...rects.map((one) => [shown(one), points]), [area, points]]
+    : [[area, points]];
   let over = "";
-  for (const [left, top, right, bottom] of rects.length > 1 ? [area, ...rects] : [area])
-    for (const [across, down] of right > left && bottom > top ? points : []) {
+  for (const [[left, top, right, bottom], within] of places)
+    for (const [across, down] of right > left && bottom > top ? within : []) {
       const [x, y] = [left + (right - left) * across, top + (bottom - top) * down];
       const hit = root.elementFromPoint(x, y);
       if (hit === null) continue;

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BEGIN = 1_767_225_600_000.0  # when each world begins: 2026-01-01, in milliseconds since 1970
 LOAD = 100.0  # milliseconds that a page gets once it is loaded
 BEGUN = 50  # how often a document begins again, so that what its scripts leave behind has an end
+LONG = 1000  # bytes of an answer that is remembered
 MOST = 20_000  # elements of a page that are read: some ten seconds
 DIALOG = ("dialog", "dialog-text", "dialog-ok", "dialog-cancel")
 """Ids of the elements that stand for an open dialog."""
@@ -87,6 +88,7 @@ class WebSession:
         self.ids: dict[int, str] = {}  # of elements, by the browser's number of their node
         self.named = 0  # how many elements have had an id
         self._nodes: dict[str, int] = {}
+        self._answered: dict[str, str] = {}  # addresses of long texts, by their digest
         self._elements: tuple[Element, ...] | None = None
         self._failed = False
         self._held: _Held | None = None
@@ -117,27 +119,35 @@ class WebSession:
             EnvironmentFault: the browser crashed or does not answer.
         """
         with self.watched():
-            hosts = {urlsplit(tab.address()).netloc for tab in self.tabs if tab.dialog is None}
-            while len(self.tabs) > 1 or (self.tabs and self.tabs[0].dialog is not None):
-                self.close_tab(self.tabs[-1])
-            if not self.tabs:
-                self.open_tab()
-            self._clear(hosts | {*self.sites})
+            self.forget(sites, seed)
             self._set_cookies(cookies or {})
-            self.sites, self.files, self.refused = sites, dict(files or {}), []
-            self.watch, self._held = watch, None
-            self.now, self.chance = BEGIN, (seed, 0)
-            moved = self.pointer is not None
-            self.clipboard, self.pointer, self.current = "", None, 0
-            self.ids, self.named, self._nodes = {}, 0, {}
-            tab = self.tabs[0]
-            tab.wrote_history = False
-            if moved:  # else the next page would find it hovered
-                input_events.leave(tab)
-            tab.navigate(address)
-            tab.tell("Page.resetNavigationHistory")
-            tab.settle(LOAD)
+            self.files, self.watch = dict(files or {}), watch
+            self.open(address)
+            self.tab.settle(LOAD)
             self.changed()
+
+    def forget(self, sites: Mapping[str, Site], seed: int) -> None:
+        """Forget all that was, but for the page in the one tab that is left; see `begin`."""
+        hosts = {urlsplit(tab.address()).netloc for tab in self.tabs if tab.dialog is None}
+        while len(self.tabs) > 1 or (self.tabs and self.tabs[0].dialog is not None):
+            self.close_tab(self.tabs[-1])
+        if not self.tabs:
+            self.open_tab()
+        self._clear(hosts | {*sites})
+        self.sites, self.files, self.refused = sites, {}, []
+        self.watch, self._held = "null", None
+        self.now, self.chance = BEGIN, (seed, 0)
+        moved = self.pointer is not None
+        self.clipboard, self.pointer, self.current = "", None, 0
+        self.ids, self.named, self._nodes, self._answered = {}, 0, {}, {}
+        self.tab.wrote_history = False
+        if moved:  # else the next page would find it hovered
+            input_events.leave(self.tab)
+
+    def open(self, address: str) -> None:
+        """Open the first page of the world, before which there is none to go back to."""
+        self.tab.load(address)
+        self.tab.tell("Page.resetNavigationHistory")
 
     def _clear(self, hosts: set[str]) -> None:
         """Drop cookies and what pages stored."""
@@ -225,7 +235,15 @@ class WebSession:
         if site is None:
             self.refused.append(f"{request.method} {request.address}")
             return None
-        return site(request)
+        response = site(request)
+        passing = request.method == "GET" and not request.page and not response.lasting
+        if passing and len(response.body) >= LONG:
+            self._answered[text_digest(response.body)] = request.address
+        return response
+
+    def source_of(self, text: str) -> str:
+        """Return an address that was answered with this text; empty: none, or it is short."""
+        return self._answered.get(text_digest(text.encode()), "") if len(text) >= LONG else ""
 
     def next_document(self) -> tuple[float, int]:
         """Return the time and the seed of the next document that is loaded."""
@@ -373,3 +391,8 @@ class WebSession:
         folder.mkdir(mode=0o755, exist_ok=True)
         (folder / plain).write_bytes(self.files[name])
         return f"{self.browser.uploads}/{self.context}/{plain}"
+
+
+def text_digest(text: bytes) -> str:
+    """Return a digest that equal texts share."""
+    return hashlib.blake2b(text, digest_size=12).hexdigest()

@@ -38,3 +38,9 @@ class Element:
     states: tuple[str, ...] = ()  # "checked", "disabled", "focused", "level=2" …, sorted
     box: Box | None = None  # None: it is not in the picture
     parent: str | None = None  # the id of the element around it; None: it is the root
+    inside: tuple[float, float] | None = None  # a point of it; None: the middle of its box is one
+
+    @property
+    def point(self) -> tuple[float, float] | None:
+        """The point at which to act on it; None: it is not in the picture."""
+        return self.inside or (self.box.centre if self.box is not None else None)

@@ -81,6 +81,8 @@ def test_marks_of_an_empty_page() -> None:
 
 def test_targets_are_points_of_the_picture() -> None:
     assert point_of(Id("8"), SHOP, SIZE) == (120, 30)
+    broken = Element("14", "link", "Over two lines", box=Box(0, 80, 200, 20), inside=(170, 84))
+    assert point_of(Id("14"), [*SHOP, broken], SIZE) == (170, 84)
     assert point_of(Point(3, 4), SHOP, SIZE) == (3, 4)
     assert point_of(Point(0.25, 0.5, "shares"), SHOP, SIZE) == (50, 50)
     with pytest.raises(InputError, match=r"\[12\] link 'Terms of sale' is not in the picture"):

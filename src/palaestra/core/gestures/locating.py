@@ -105,9 +105,10 @@ def point_of(
                 )
             return x, y
     element = element_of(target, elements)
-    if element.box is None:
+    point = element.point
+    if point is None:
         raise InputError(f"{described(element)} is not in the picture; scroll to it.")
-    return element.box.centre
+    return point
 
 
 def with_points(

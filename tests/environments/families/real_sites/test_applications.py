@@ -11,9 +11,12 @@ from importlib.util import find_spec
 import pytest
 
 from palaestra.browser.sites import Request, Response
+from palaestra.core.task import Split
+from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.real_sites.application import BEGIN
+from palaestra.environments.families.real_sites.environment import Sites
 from palaestra.environments.families.real_sites.site_world import SiteWorld
 from palaestra.environments.families.real_sites.task_template import TaskTemplate
 from palaestra.environments.families.real_sites.template_registry import TEMPLATES
@@ -123,6 +126,32 @@ def test_the_reference_passes_and_planted_ends_fail(template: TaskTemplate) -> N
     with closing(opened(template)) as env:
         check_ends(env, template, LIMITS[template.level])
         check_idle(env, task(template), possible=template.kind != "impossible")
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    "name",
+    ["forum:reply", *(pytest.param(one, marks=pytest.mark.slow) for one in (
+        "shop:add-to-cart", "shop:place-order", "cms:change-intro",
+    ))],
+)  # fmt: skip
+def test_an_episode_comes_back_by_its_state(name: str) -> None:
+    one = registry.tasks(f"sites/{name}").task(Split.TEST, 0)
+    with closing(Sites(name)) as env, closing(Sites(name)) as other:
+        other.reset(registry.tasks(f"sites/{name}").task(Split.TEST, 1))
+        env.reset(one)
+        *steps, last = env.oracle()
+        for action in steps:
+            env.step(action)
+        assert len(env._saved_state()) < 10_000
+        assert other._return_to(one, env._saved_state())  # without a gesture
+        assert other.elements() == env.elements()
+        assert other._here()[1].key() == env._here()[1].key()
+        other.restore(env.snapshot())
+        assert other.state_key() == env.state_key()
+        assert other.oracle() == [last]
+        assert other.step(last) == env.step(last)
+        assert other.progress() == 1.0
 
 
 @needs_browser

@@ -188,11 +188,7 @@ class MiniWob(
     def sample_action(self, rng: random.Random) -> Action:
         """Sample a click on an element, now and then another gesture."""
         seen = self._here().elements()
-        places = [
-            element.box.centre
-            for element in seen
-            if element.box is not None and is_interactive(element)
-        ]
+        places = [element.point for element in seen if element.point and is_interactive(element)]
         drawn = rng.random()
         if places and drawn < 0.6:
             x, y = rng.choice(places)

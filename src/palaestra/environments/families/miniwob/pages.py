@@ -100,14 +100,6 @@ _LOADED = frozenset(
         "choose-date-medium",
         "click-pie",
         "click-pie-nodelay",
-        "click-tab",
-        "click-tab-2",
-        "click-tab-2-easy",
-        "click-tab-2-hard",
-        "click-tab-2-medium",
-        "drag-shapes-2",
-        "form-sequence-3",
-        "moving-items",
         "scroll-text",
         "scroll-text-2",
         "search-engine",
@@ -120,8 +112,8 @@ _LOADED = frozenset(
         "use-spinner",
     )
 )
-"""Pages that do not begin again as when they are loaded: in one of eight tasks, each after another
-one with random gestures or the reference's, their trees or their pictures differed."""
+"""Pages that do not begin again as when they are loaded: in one of fourteen tasks, each after
+another one with random gestures, their trees or their pictures differed."""
 
 
 def can_begin_again(name: str) -> bool:
@@ -143,12 +135,14 @@ def begin(seed: int, seconds: int) -> str:
     no size, and a click misses it.
     """
     return f"""(async () => {{
-      const under = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]
-        .filter((rule) => /:(hover|active|focus)/.test(rule.selectorText || ""))
-        .flatMap((rule) => [...rule.cssText.matchAll(/url\\("([^"]+)"\\)/g)]
-          .map((found) => new URL(found[1], sheet.href || location.href).href)));
-      core.loaded = [...new Set(under)].map((from) => Object.assign(new Image(), {{ src: from }}));
-      await Promise.allSettled(core.loaded.map((picture) => picture.decode()));
+      if (!core.loaded) {{
+        const under = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]
+          .filter((rule) => /:(hover|active|focus)/.test(rule.selectorText || ""))
+          .flatMap((rule) => [...rule.cssText.matchAll(/url\\("([^"]+)"\\)/g)]
+            .map((found) => new URL(found[1], sheet.href || location.href).href)));
+        core.loaded = [...new Set(under)].map((url) => Object.assign(new Image(), {{ src: url }}));
+        await Promise.allSettled(core.loaded.map((picture) => picture.decode()));
+      }}
       const plain = (value) => !["object", "function"].includes(typeof value) || value === null;
       core.first ??= Object.entries(window).filter(([, value]) => plain(value));
       for (const [name, value] of core.first) if (window[name] !== value) window[name] = value;

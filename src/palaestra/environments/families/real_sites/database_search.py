@@ -6,11 +6,12 @@ Worlds are small, so each object is compared. Django names the classes in its co
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from haystack import connections
 from haystack.backends import BaseEngine, BaseSearchBackend, BaseSearchQuery, SearchNode
-from haystack.constants import DJANGO_CT, DJANGO_ID
+from haystack.constants import DEFAULT_ALIAS, DJANGO_CT, DJANGO_ID
 from haystack.models import SearchResult
 
 
@@ -28,10 +29,12 @@ class DatabaseSearchBackend(BaseSearchBackend):
 
     def search(self, query_string: SearchNode, **options: Any) -> dict[str, Any]:
         """Return the results of a query and their number; facets are not counted."""
-        found = [one for one in _objects(options.get("models")) if _fits(one, query_string)]
-        for field in reversed(options.get("sort_by") or ()):
-            name = field.removeprefix("-")
-            found.sort(key=lambda one: _order(one.value(name)), reverse=field.startswith("-"))
+        found: list[_Indexed] = options["found"]
+        if not found:
+            found += [one for one in _objects(options.get("models")) if _fits(one, query_string)]
+            for field in reversed(options.get("sort_by") or ()):
+                name = field.removeprefix("-")
+                found.sort(key=lambda one: _order(one.value(name)), reverse=field.startswith("-"))
         first, last = options.get("start_offset") or 0, options.get("end_offset")
         kind = options.get("result_class") or SearchResult
         return {"results": [one.result(kind) for one in found[first:last]], "hits": len(found)}
@@ -52,12 +55,29 @@ class _Indexed:
         return self.index.fields[name].prepare(self.subject)
 
     def result(self, kind: Any) -> Any:
-        fields = self.index.full_prepare(self.subject)
-        kept = {name: fields[name] for name in self.index.fields if name in fields}
+        """Return a result of that class, whose fields are found when one is asked for."""
         meta = self.subject._meta
-        found = kind(meta.app_label, meta.model_name, self.subject.pk, 0, **kept)
-        found._object = self.subject
+        found = _late(kind)(meta.app_label, meta.model_name, self.subject.pk, 0)
+        found._object, found._fields = self.subject, self._all_fields
         return found
+
+    def _all_fields(self) -> dict[str, Any]:
+        fields = self.index.full_prepare(self.subject)
+        return {name: fields[name] for name in self.index.fields if name in fields}
+
+
+@cache
+def _late(kind: Any) -> Any:
+    """Return a class of results with its fields to come: a page of goods asks for none."""
+
+    class Late(kind):
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            self.__dict__.update(self.__dict__.pop("_fields", dict)())
+            return self.__dict__.get(name)
+
+    return Late
 
 
 def _objects(models: Iterable[Any] | None) -> Iterable[_Indexed]:
@@ -103,10 +123,17 @@ def _order(value: Any) -> tuple[bool, Any]:
 
 
 class DatabaseSearchQuery(BaseSearchQuery):
-    """A query as the tree of its conditions."""
+    """A query as the tree of its conditions; the pages of its results are searched once."""
+
+    def __init__(self, using: str = DEFAULT_ALIAS) -> None:
+        super().__init__(using)
+        self._found: list[_Indexed] = []
 
     def build_query(self) -> SearchNode:
         return self.query_filter
+
+    def build_params(self, spelling_query: Any = None) -> dict[str, Any]:
+        return {**super().build_params(spelling_query), "found": self._found}
 
 
 class DatabaseSearchEngine(BaseEngine):

@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
+from urllib.parse import urldefrag
 
+from palaestra.browser import page_snapshot
 from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
 from palaestra.browser.sites import Request
@@ -37,6 +39,7 @@ from palaestra.environments.families.apps.stock.user import told
 from palaestra.environments.families.real_sites import template_registry
 from palaestra.environments.families.real_sites.application import BEGIN
 from palaestra.environments.families.real_sites.label_translation import translated
+from palaestra.environments.families.real_sites.saved_world import packed, returned
 from palaestra.environments.families.real_sites.site_judging import is_solved, left, verdict
 from palaestra.environments.families.real_sites.site_world import SiteWorld, application
 from palaestra.environments.families.real_sites.task_template import SiteTask, TaskTemplate
@@ -129,6 +132,19 @@ class Sites(
 
     def _begin(self, task: Task) -> Observation:
         without_parameters(task, "choose a template by its name instead")
+        session, world = self._open(task)
+        first = next(iter(world.sites.values())).application.address
+        cookies = world.cookies() if self._site_task.signed_in else {}
+        files = self._site_task.files
+        session.begin(world.by_host(), first, task.seed, files, cookies=cookies)
+        self._seen = set()
+        self._plan = [line for deed in self._site_task.deeds for line in deed.gestures]
+        self._plan.append(self._site_task.ending())
+        self._said = f"It is {BEGIN:%A, %d %B %Y}.\nTask: {self._site_task.goal}"
+        return self._observation()
+
+    def _open(self, task: Task) -> tuple[WebSession, SiteWorld]:
+        """Open the world of a task, in which nothing has happened."""
         self._end_world()
         if self._session is not None and self._session.failed:
             self.close()
@@ -139,17 +155,31 @@ class Sites(
         variant = template_registry.variant_of(self.spec.name)
         self._world = SiteWorld(self._drawn.template.sites, self._drawn.world, variant)
         self._answer = None
-        first = next(iter(self._world.sites.values())).application.address
-        cookies = self._world.cookies() if self._site_task.signed_in else {}
-        self._session.begin(
-            self._world.by_host(), first, task.seed, self._site_task.files, cookies=cookies
-        )
-        self._seen = set()
         self._solved = False
-        self._plan = [line for deed in self._site_task.deeds for line in deed.gestures]
-        self._plan.append(self._site_task.ending())
-        self._said = f"It is {BEGIN:%A, %d %B %Y}.\nTask: {self._site_task.goal}"
-        return self._observation()
+        return self._session, self._world
+
+    # ── snapshots: the rows and the page, where they say all ─────────────────
+
+    def _saved_state(self) -> bytes:
+        session, world = self._here()
+        if self._over or not self._past or session.tab.dialog is not None:
+            return b""
+        address, _ = urldefrag(session.tab.address())
+        if world.shown is None or world.shown.address != address:
+            return b""
+        page = page_snapshot.save(session)
+        if not page:
+            return b""
+        own = {"plan": self._plan, "seen": sorted(self._seen), "said": self._said}
+        return packed(world, page, own)
+
+    def _return_to(self, task: Task, state: bytes) -> bool:
+        session, world = self._open(task)
+        own = returned(session, world, state, self._site_task.files)
+        if own is None:
+            return False
+        self._plan, self._seen, self._said = own["plan"], set(own["seen"]), own["said"]
+        return True
 
     def _act(self, action: Action) -> Transition:
         session, world = self._here()

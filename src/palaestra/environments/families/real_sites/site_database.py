@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,17 +85,17 @@ class SiteDatabase:
     # ── saving ───────────────────────────────────────────────────────────────
 
     def save(self) -> bytes:
-        """Return the pages that differ from the template, compressed."""
+        """Return the pages that differ from the template."""
         before, now = self.template.database, self.connection.serialize()
         starts = range(0, len(now), PAGE)
         differ = [at for at in starts if now[at : at + PAGE] != before[at : at + PAGE]]
         head = json.dumps([len(now), [at // PAGE for at in differ]]).encode()
         pages = b"".join(now[at : at + PAGE] for at in differ)
-        return zlib.compress(head + b"\n" + pages)
+        return head + b"\n" + pages
 
     def load(self, saved: bytes) -> None:
         """Return to what was saved of a database with the same template."""
-        head, _, pages = zlib.decompress(saved).partition(b"\n")
+        head, _, pages = saved.partition(b"\n")
         size, numbers = json.loads(head)
         database = bytearray(self.template.database[:size].ljust(size, b"\0"))
         for index, number in enumerate(numbers):

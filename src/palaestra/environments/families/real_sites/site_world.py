@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from palaestra.browser.sites import Site
+from palaestra.browser.sites import Request, Response, Site
 from palaestra.core.errors import InputError, MissingPackage
 from palaestra.core.paths import import_named
 from palaestra.environments.families.apps.compiler.blueprint import Column
@@ -19,6 +18,7 @@ from palaestra.environments.families.real_sites.application import (
     OpenSite,
     Variant,
 )
+from palaestra.environments.families.real_sites.compressing import compressed, parts_of
 
 HERE = "palaestra.environments.families.real_sites"
 APPLICATIONS = {
@@ -71,6 +71,17 @@ def application(name: str, variant: Variant = PLAIN) -> Application:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class ShownPage:
+    """How a page was asked for, so that a site can answer it once more with the same words."""
+
+    site: str  # its name
+    address: str
+    headers: Mapping[str, str]
+    now: datetime
+    saved: bytes  # the state of the site before
+
+
 class SiteWorld:
     """Copies of applications that one agent uses."""
 
@@ -85,6 +96,7 @@ class SiteWorld:
         self.sites: dict[str, OpenSite] = {
             name: application(name, variant).open(seed) for name in names
         }
+        self.shown: ShownPage | None = None  # as it was asked for last; None: by no GET
 
     @property
     def columns(self) -> Mapping[str, Mapping[str, Column]]:
@@ -104,14 +116,43 @@ class SiteWorld:
         """Return the rows that differ from the beginning; see `OpenSite.changes`."""
         return [change for site in self.sites.values() for change in site.changes()]
 
+    @property
+    def now(self) -> datetime:
+        """The clock of all sites."""
+        return next(iter(self.sites.values())).now
+
     def at(self, now: datetime) -> None:
         """Set the clock of all sites."""
         for site in self.sites.values():
             site.now = now
 
-    def by_host(self) -> dict[str, Site]:
-        """Return who answers, by host."""
-        return {site.application.host: site for site in self.sites.values()}
+    def by_host(self, again: ShownPage | None = None) -> dict[str, Site]:
+        """Return who answers, by host.
+
+        Args:
+            again: a page that is answered again as it was: whoever asks for a page gets it. The
+                site that answers must be in the state before, see `before`.
+        """
+        found = self.sites.items()
+        return {site.application.host: self._answering(name, again) for name, site in found}
+
+    def _answering(self, name: str, again: ShownPage | None) -> Site:
+        site = self.sites[name]
+
+        def answer(request: Request) -> Response:
+            if request.page and again is not None:
+                request = Request("GET", again.address, again.headers, page=True)
+            if request.page:
+                asked = ShownPage(name, request.address, request.headers, site.now, site.save())
+                self.shown = asked if request.method == "GET" else None
+            return site(request)
+
+        return answer
+
+    def before(self, page: ShownPage) -> None:
+        """Return the site of a page to the state in which it was asked for the page."""
+        self.sites[page.site].load(page.saved)
+        self.at(page.now)
 
     def cookies(self) -> dict[str, Mapping[str, str]]:
         """Return the cookies with which the person is signed in, by host."""
@@ -125,13 +166,12 @@ class SiteWorld:
 
     def save(self) -> bytes:
         """Return what differs from the beginning, but for the clock."""
-        saved = {name: b64encode(site.save()).decode() for name, site in self.sites.items()}
-        return json.dumps(saved).encode()
+        return compressed([site.save() for site in self.sites.values()])
 
     def load(self, saved: bytes) -> None:
         """Return to what was saved of a world with the same sites and seed."""
-        for name, held in json.loads(saved).items():
-            self.sites[name].load(b64decode(held))
+        for site, held in zip(self.sites.values(), parts_of(saved), strict=True):
+            site.load(held)
 
     def close(self) -> None:
         for site in self.sites.values():

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import random
-import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,6 +35,7 @@ from palaestra.core.gestures.gesture_tools import gesture_in
 from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
 from palaestra.core.task import Task
 from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.families.apps.changed_world import shortened, whole
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.composing.gate import judged
 from palaestra.environments.families.apps.composing.goal import MAIN
@@ -50,7 +50,6 @@ from palaestra.environments.families.web.pages.look import LANGUAGES
 from palaestra.environments.families.web.picture_browser import SIZE, PictureBrowser
 from palaestra.environments.families.web.reference import Walk
 from palaestra.environments.families.web.text_browser import TextBrowser
-from palaestra.environments.shared.changed_pages import changed, difference
 
 CAPABILITIES = ("state_key", "snapshot", "oracle", "progress", "elements")
 ABROAD, BROWSER = "abroad", "browser"
@@ -159,17 +158,14 @@ class Web(
         page = self._browser.save()
         if not page:
             return b""
-        head, rows = _parts(self._running().snapshot())
-        _, base = _parts(self._template())
-        saved = (zlib.compress(head, 9), difference(rows, base), page)
+        saved = shortened(self._running().snapshot(), self._template()), page
         return json.dumps([b64encode(one).decode() for one in saved]).encode()
 
     def _return_to(self, task: Task, state: bytes) -> bool:
-        packed, rows, page = (b64decode(one) for one in json.loads(state))
+        short, page = (b64decode(one) for one in json.loads(state))
         self._open(task)
         assert self._world is not None
-        world, (_, base) = self._world, _parts(self._template())
-        saved = zlib.decompress(packed) + changed(rows, base)
+        world, saved = self._world, whole(short, self._template())
         world.restore(saved)
         session = self._working_session()
         browser = PictureBrowser.restored(session, self._sites(world, task), page)
@@ -280,9 +276,3 @@ class Web(
             success=success,
             info={**info, "collateral": list(verdict.collateral)},
         )
-
-
-def _parts(snapshot: bytes) -> tuple[bytes, bytes]:
-    """Return what a world's snapshot has before its database, and the database."""
-    end = snapshot.index(b"\n", snapshot.index(b"\n") + 1) + 1
-    return snapshot[:end], snapshot[end:]

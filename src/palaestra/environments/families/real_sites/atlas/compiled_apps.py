@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from palaestra.browser.sites import Request, Response
 from palaestra.environments.families.apps.app import Suite
+from palaestra.environments.families.apps.changed_world import shortened, whole
 from palaestra.environments.families.apps.compiler.blueprint import Column
 from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.population import START, world_template
@@ -65,7 +66,7 @@ class CompiledSite(OpenSite):
 
     def __init__(self, application: CompiledApp, seed: int) -> None:
         self.application, self.seed, self.now = application, seed, BEGIN
-        self._open(World(suite(), world_template(suite(), "small", seed), START))
+        self._open(_begun(seed))
 
     def _open(self, world: World) -> None:
         self.world, name = world, self.application.name
@@ -93,10 +94,23 @@ class CompiledSite(OpenSite):
         return self.world.key()
 
     def save(self) -> bytes:
-        return self.world.snapshot()
+        return shortened(self.world.snapshot(), _first_snapshot(self.seed))
 
     def load(self, saved: bytes) -> None:
-        self.world.restore(saved)
+        self.world.restore(whole(saved, _first_snapshot(self.seed)))
 
     def close(self) -> None:
         self.world.close()
+
+
+def _begun(seed: int) -> World:
+    """Return a world in which nothing has happened."""
+    return World(suite(), world_template(suite(), "small", seed), START)
+
+
+@lru_cache(8)
+def _first_snapshot(seed: int) -> bytes:
+    world = _begun(seed)
+    found = world.snapshot()
+    world.close()
+    return found
