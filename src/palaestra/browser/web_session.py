@@ -7,6 +7,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from email.message import Message
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -72,7 +73,8 @@ class WebSession:
         self.tabs: list[Tab] = []
         self.current = 0  # the number of the tab in front
         self.sites: Mapping[str, Site] = {}
-        self.files: Mapping[str, bytes] = {}
+        self.files: dict[str, bytes] = {}  # that may be uploaded
+        self.downloads: list[str] = []  # names of those that pages gave, in order
         self.refused: list[str] = []  # requests that no site of the world answers
         self.clipboard = ""
         self.pointer: tuple[float, float] | None = None  # None: nowhere yet
@@ -121,6 +123,7 @@ class WebSession:
             self._clear(hosts | {*self.sites})
             self._set_cookies(cookies or {})
             self.sites, self.files, self.refused = sites, dict(files or {}), []
+            self.downloads = []
             self.watch, self._held = watch, None
             self.now, self.chance = BEGIN, (seed, 0)
             moved = self.pointer is not None
@@ -221,7 +224,20 @@ class WebSession:
         if site is None:
             self.refused.append(f"{request.method} {request.address}")
             return None
-        return site(request)
+        return self._kept(site(request))
+
+    def _kept(self, response: Response) -> Response:
+        """Keep an attachment among the world's files; its page stays. Others pass."""
+        if "Content-Disposition" not in response.headers:
+            return response
+        header = Message()
+        header["Content-Disposition"] = response.headers["Content-Disposition"]
+        name = PurePosixPath(header.get_filename("")).name
+        if header.get_content_disposition() != "attachment" or not name:
+            return response
+        self.files[name] = response.body
+        self.downloads.append(name)
+        return Response(b"", status=204)
 
     def note_download(self, begun: Parameters) -> None:
         """Note a download, which the browser refuses."""
@@ -254,6 +270,7 @@ class WebSession:
         """Remove a tab that has closed."""
         for index, tab in enumerate(self.tabs):
             if tab.id == id:
+                tab.gone = True
                 del self.tabs[index]
                 self.current = max(
                     0, min(self.current - (index <= self.current), len(self.tabs) - 1)
