@@ -80,10 +80,10 @@ def wizard(rng: random.Random) -> Challenge:
     }
     order = rng.sample([*steps], len(steps))
     wanted = {step: rng.choice(steps[step]) for step in order}
-    told = ", ".join(f"{step.lower()}: {choice.lower()}" for step, choice in wanted.items())
+    told = "; ".join(sorted(f"{step}: {choice}" for step, choice in wanted.items()))
     plan = [line for choice in wanted.values() for line in (f"click '{choice}'", "click 'Next'")]
     return Challenge(
-        f"Plan the journey of somebody who {', '.join(sorted(told.split(', ')))}. Then order it.",
+        f"Plan this journey, step by step, and order it. {told}.",
         (*plan, "click 'Order'"),
         equals(wanted),
         shown={"steps": [[step, rng.sample(steps[step], 4)] for step in order]},
