@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
+from palaestra.browser.sites import HostedPage
 from palaestra.browser.web_gestures import do
 from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
@@ -25,8 +26,9 @@ from palaestra.core.gestures.gesture_line import read_line, write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
 from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
 from palaestra.core.task import Task
-from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.base import Replayed, hashed, refused
 from palaestra.environments.families.challenges import challenge_registry
+from palaestra.environments.families.challenges.challenge_registry import ChallengeTasks
 from palaestra.environments.families.challenges.challenge_site import (
     HOME,
     HOST,
@@ -71,14 +73,16 @@ class Challenges(
         return challenge_registry.names()
 
     @classmethod
+    def tasks(cls, environment: str) -> ChallengeTasks:
+        return ChallengeTasks(environment)
+
+    @classmethod
     def spec_of(cls, name: str = "") -> Spec:
         if name:
-            challenge_registry.chosen(name, 0)  # raises for an unknown one
+            challenge_registry.parameters_of(name, 0)  # raises for an unknown one
         return super().spec_of(name)
 
     def _begin(self, task: Task) -> Observation:
-        without_parameters(task, "choose a challenge by its name instead")
-        self._challenge = challenge_registry.chosen(self.spec.name, task.seed)
         self.site = site_of(task)
         if self._session is not None and self._session.failed:
             self.close()
@@ -109,14 +113,12 @@ class Challenges(
         right = gesture.text.strip().upper() == self.site.code
         success = gesture.kind == "answer" and right and self.site.solved
         self._said = self.OVER
-        name = self._challenge
-        about = {"challenge": name, "category": challenge_registry.category_of(name)}
         return Transition(
             Observation(self.OVER),
             reward=float(success),
             terminated=True,
             success=success,
-            info={**about, "shown": self.site.solved},
+            info={"shown": self.site.solved},
         )
 
     def _follow(self, line: str) -> None:
@@ -149,6 +151,9 @@ class Challenges(
     def caption(self) -> str:
         return self._said
 
+    def hosted(self) -> HostedPage:
+        return HostedPage(self.site, self.site.challenge.goal, self.site.challenge.files)
+
     def state_key(self) -> str:
         """Hash the gestures so far: what a page's script holds is in no element."""
         return hashed(self._current().id, self._past)
@@ -177,7 +182,7 @@ class Challenges(
 
 def site_of(task: Task) -> ChallengeSite:
     """Return the site of a task, on which nothing was done."""
-    name = challenge_registry.chosen(task.environment.partition("/")[2], task.seed)
+    name = challenge_registry.challenge_of(task)
     return ChallengeSite(name, task.seed, challenge_registry.made(name, task.seed))
 
 
