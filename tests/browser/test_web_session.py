@@ -61,10 +61,6 @@ def test_a_form_is_filled_with_the_mouse_and_the_keyboard(shared: WebSession) ->
     act(session, "select 'Size' 'large'")
     assert "size large" in texts(session)
     act(session, "press 'Control+a'", f"upload [{named(session, 'File').id}] 'cv.txt'")
-    for _ in range(50):  # the browser reads a file in real time
-        if "file my life" in texts(session):
-            break
-        act(session, "wait 1")
     assert "file my life" in texts(session)
 
 
@@ -115,6 +111,26 @@ def test_tabs(shared: WebSession) -> None:
     act(session, "tab new", "go 'shop/long'")
     assert named(session, "Long").role == "RootWebArea"
     assert len(opened(session, "/").tabs) == 1
+
+
+def test_a_window_that_closes_itself_gives_its_time_to_the_one_before(shared: WebSession) -> None:
+    session = opened(shared, "/opener")
+    act(session, "click 'Open'")
+    assert len(session.tabs) == 2
+    act(session, "click 'Tell and close'")
+    assert len(session.tabs) == 1 and "told" in texts(session)
+
+
+def test_an_attachment_is_kept_among_the_files_and_can_be_uploaded(shared: WebSession) -> None:
+    session = opened(shared, "/list")
+    assert page_snapshot.save(session)
+    act(session, "click 'Note'")
+    assert session.downloads == ["note.txt"] and session.files["note.txt"] == b"noted"
+    assert named(session, "List").role == "RootWebArea" and session.refused == []
+    assert page_snapshot.save(session) == b""  # no snapshot of a page holds files
+    act(session, "upload 'File' 'note.txt'")
+    assert "note.txt" in named(session, "File").value
+    assert opened(session, "/list").downloads == [] and "note.txt" not in session.files
 
 
 def test_the_pointer_of_an_earlier_world_hovers_over_nothing(shared: WebSession) -> None:

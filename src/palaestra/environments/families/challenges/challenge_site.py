@@ -55,7 +55,7 @@ class ChallengeSite:
     def _posted(self, path: str, body: bytes) -> Response:
         try:
             given = json.loads(body or b"null")
-        except ValueError:
+        except (ValueError, RecursionError):
             return Response(b"This is no JSON.", "text/plain", 400)
         if path == "/shown":
             return _json(dict(self.challenge.shown))

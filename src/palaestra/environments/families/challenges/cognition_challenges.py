@@ -46,7 +46,7 @@ def odd_colour(rng: random.Random) -> Challenge:
     for cell in odd:
         colour = [rng.randrange(60, 190) for _ in range(3)]
         other = list(colour)
-        other[rng.randrange(3)] += rng.choice((-48, 48))
+        other[rng.randrange(3)] += rng.choice((-40, 40))
         boards.append({"colour": colour, "other": other, "odd": cell})
     return Challenge(
         "One square has another colour. Click it; three boards follow each other.",
@@ -84,7 +84,7 @@ def counting(rng: random.Random) -> Challenge:
 
 
 def colour_mix(rng: random.Random) -> Challenge:
-    wanted = [rng.choice(LEVELS) for _ in range(3)]
+    wanted = [rng.choice(LEVELS[1:]) for _ in range(3)]
     names = ("Red", "Green", "Blue")
     return Challenge(
         "Mix the colour on the left: choose red, green and blue until the right half is equal.",

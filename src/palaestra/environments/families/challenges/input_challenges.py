@@ -89,7 +89,7 @@ def connect_dots(rng: random.Random) -> Challenge:
                 for point, dot in zip(drawn, line, strict=True)
                 for a, b in zip(point, dot, strict=True)
             )
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return False
 
     return Challenge(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import permutations
 from typing import Any
 
 from palaestra.environments.families.challenges.challenge import Challenge, Maker, equals
@@ -102,36 +103,53 @@ def simon(rng: random.Random) -> Challenge:
 
 
 def hanoi(rng: random.Random) -> Challenge:
-    names = ("A", "B", "C")
-    source, target = rng.sample(range(3), 2)
-    disks = 3
-
-    def solution(count: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-        if count:
-            other = 3 - start - end
-            yield from solution(count - 1, start, other)
-            yield start, end
-            yield from solution(count - 1, other, end)
+    names, disks = "ABC", 4
+    target = rng.randrange(3)
+    ways = _ways_to((target,) * disks)
+    start = rng.choice([state for state, moves in sorted(ways.items()) if 4 <= len(moves) <= 7])
 
     def proof(given: Any) -> bool:
-        if not moves_below(given, 3, 200):
+        if not moves_below(given, 3, 400):
             return False
-        pegs: list[list[int]] = [[], [], []]
-        pegs[source] = [*range(disks, 0, -1)]
-        for start, end in zip(given[::2], given[1::2], strict=False):
-            if not pegs[start] or (pegs[end] and pegs[end][-1] < pegs[start][-1]):
+        state: tuple[int, ...] | None = start
+        for move in zip(given[::2], given[1::2], strict=False):
+            state = _moved(state, *move)
+            if state is None:
                 return False
-            pegs[end].append(pegs[start].pop())
-        return len(pegs[target]) == disks
+        return state == (target,) * disks
 
-    clicks = [names[peg] for move in solution(disks, source, target) for peg in move]
+    clicks = [names[peg] for move in ways[start] for peg in move]
     return Challenge(
-        f"Bring the tower from peg {names[source]} to peg {names[target]}: one disk at a time, never "
-        "a larger one on a smaller one. Click the peg to take from, then the peg to put it on.",
+        f"Bring all disks to peg {names[target]}: one at a time, never a larger one on a smaller "
+        "one. Click the peg to take from, then the peg to put it on.",
         tuple(f"click 'Peg {name}'" for name in clicks),
         proof,
-        shown={"disks": disks, "source": source, "target": target},
+        shown={"start": start, "target": target},
     )
+
+
+def _moved(state: tuple[int, ...], source: int, target: int) -> tuple[int, ...] | None:
+    """Return the pegs of all disks, from the smallest, after the uppermost of a peg has moved.
+
+    None: there is none, or a smaller one lies on the target.
+    """
+    if source not in state or target in state[: state.index(source) + 1]:
+        return None
+    disk = state.index(source)
+    return (*state[:disk], target, *state[disk + 1 :])
+
+
+def _ways_to(goal: tuple[int, ...]) -> dict[tuple[int, ...], list[tuple[int, int]]]:
+    """Return the shortest way to the goal from each state, as moves from peg to peg."""
+    ways: dict[tuple[int, ...], list[tuple[int, int]]] = {goal: []}
+    queue = [goal]
+    for state in queue:  # breadth first; each move can be undone
+        for source, target in permutations(range(3), 2):
+            before = _moved(state, source, target)
+            if before is not None and before not in ways:
+                ways[before] = [(target, source), *ways[state]]
+                queue.append(before)
+    return ways
 
 
 def sliding_puzzle(rng: random.Random) -> Challenge:
@@ -228,29 +246,13 @@ def catch_star(rng: random.Random) -> Challenge:
 
 
 def tic_tac_toe(rng: random.Random) -> Challenge:
-    preference = rng.sample(range(9), 9)
+    cells: list[int] | None = None
+    while cells is None:  # not every opponent can be beaten
+        preference = rng.sample(range(9), 9)
+        cells = _win(preference, [])
 
     def reply(moves: Sequence[int]) -> int:
-        """Return the opponent's cell: one that wins, else the first free one that it prefers."""
-        own = {*moves[1::2]}
-        free = [cell for cell in preference if cell not in moves]
-        wins = [cell for cell in free if _won(own | {cell})]
-        return (wins or free)[0]
-
-    def win(moves: list[int]) -> list[int] | None:
-        """Return the cells of both to the person's first win from here."""
-        for cell in range(9):
-            if cell in moves:
-                continue
-            after = [*moves, cell]
-            if _won({*after[::2]}):
-                return after
-            answered = [*after, reply(after)] if len(after) < 9 else after
-            if len(answered) == 9 or _won({*answered[1::2]}):
-                continue
-            if (found := win(answered)) is not None:
-                return found
-        return None
+        return _reply(preference, moves)
 
     def replied(given: Any) -> int | None:
         over = not moves_below(given, 9, 8) or len({*given}) < len(given) or len(given) % 2 == 0
@@ -262,8 +264,6 @@ def tic_tac_toe(rng: random.Random) -> Challenge:
         honest = all(given[n] == reply(given[:n]) for n in range(1, len(given), 2))
         return honest and not _won({*given[1::2]}) and _won({*given[::2]})
 
-    cells = win([])
-    assert cells is not None  # two moves of the opponent cannot hold three cells of every line
     return Challenge(
         "Win against the opponent: you are X, and begin.",
         tuple(f"click 'Cell {cell + 1}'" for cell in cells[::2]),
@@ -274,6 +274,38 @@ def tic_tac_toe(rng: random.Random) -> Challenge:
 
 def _won(cells: set[int]) -> bool:
     return any({*line} <= cells for line in LINES)
+
+
+def _reply(preference: Sequence[int], moves: Sequence[int]) -> int:
+    """Return the opponent's cell: one that wins or prevents a win, else the first that it prefers.
+
+    Args:
+        preference: all cells; those that are taken do not count.
+        moves: the cells of both so far, the person's first.
+    """
+    free = [cell for cell in preference if cell not in moves]
+    for side in ({*moves[1::2]}, {*moves[::2]}):
+        for cell in free:
+            if _won(side | {cell}):
+                return cell
+    return free[0]
+
+
+def _win(preference: Sequence[int], moves: list[int]) -> list[int] | None:
+    """Return the cells of both to a win of the person from here; None: there is none."""
+    for cell in preference:
+        if cell in moves:
+            continue
+        after = [*moves, cell]
+        if _won({*after[::2]}):
+            return after
+        if len(after) == 9:
+            return None
+        answered = [*after, _reply(preference, after)]
+        found = None if _won({*answered[1::2]}) else _win(preference, answered)
+        if found is not None:
+            return found
+    return None
 
 
 PLAY: Mapping[str, Maker] = {
