@@ -67,7 +67,7 @@ def play_in_own_browser(made: Environment, task: Task, *, port: int, run: Path |
 
 
 class OwnBrowser:
-    """The front of a person whose page is in a browser, and who types the answer in the terminal."""
+    """The front of a person whose page is in a browser; the answer is typed in the terminal."""
 
     def __init__(self, made: Hosting, port: int, held: ExitStack) -> None:
         """Prepare to serve the page at a port for as long as `held` lasts."""
@@ -147,7 +147,9 @@ def served(site: Site, port: int) -> Iterator[str]:
     server = ThreadingHTTPServer((HOST, at), Handler, bind_and_activate=False)
     server.socket.close()
     server.socket = socket
-    thread = threading.Thread(target=server.serve_forever, name="own-browser", daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, args=(0.05,), name="own-browser", daemon=True
+    )
     thread.start()
     try:
         yield address

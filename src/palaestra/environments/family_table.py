@@ -89,7 +89,7 @@ FAMILIES: dict[str, Family] = {
         "palaestra.environments.families.challenges.environment:Challenges",
         "",
         "after WebGames (Thomas et al. 2025)",
-        "forty small web pages in five categories, each of which gives a code once its task is done",
+        "forty small web pages in five categories, each with a code for who does its task",
         "Apache-2.0",
     ),
     "crafter": Family(

@@ -1,4 +1,4 @@
-"""What is true of all challenges without a browser: equal tasks, honest proofs, turns by category."""
+"""What holds for all challenges without a browser: equal tasks, honest proofs, fair turns."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_pages_of_a_mixture_take_turns_in_each_split() -> None:
 
 
 def test_a_task_of_another_challenge_is_refused() -> None:
-    with pytest.raises(InputError, match="'maze'.* choose a challenge by its name"):
+    with pytest.raises(InputError, match=r"'maze'.* choose a challenge by its name"):
         challenge_of(Task("x", "challenges/clock", 1, parameters={"challenge": "maze"}))
     with pytest.raises(UnknownName, match="clocks"):
         challenge_of(Task("x", "challenges/clocks", 1))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
+from palaestra.cli.own_browser import served
 from palaestra.core.environment import Action
 from palaestra.core.task import Split, Task
 from palaestra.environments.conformance.checking import check_clause
@@ -15,7 +17,7 @@ from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.challenges.challenge import code_of
 from palaestra.environments.families.challenges.challenge_registry import CHALLENGES
-from palaestra.environments.families.challenges.environment import Challenges
+from palaestra.environments.families.challenges.environment import Challenges, site_of
 from palaestra.environments.registry import tasks
 from tests.browser.needed import browser_missing
 
@@ -154,32 +156,28 @@ def test_a_download_is_told() -> None:
 @pytest.mark.slow
 def test_challenges_work_in_an_ordinary_browser_in_real_time() -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    from palaestra.cli.own_browser import served
-    from palaestra.environments.families.challenges.environment import site_of
+    dialogs, upload = site_of(task("dialogs", 0)), site_of(task("upload", 0))
+    decision, typed = dialogs.challenge.plan[2:]
+    name = next(name for name in upload.challenge.files if name in upload.challenge.plan[0])
+
+    def answer(dialog: Any) -> None:
+        if dialog.type == "confirm" and "OK" not in decision:
+            dialog.dismiss()
+        else:
+            dialog.accept(typed.split("'")[1])
 
     with playwright.sync_playwright() as tools:
         browser = tools.chromium.launch(executable_path=browser_program(), args=["--no-sandbox"])
-        for name, do in {
-            "dialogs": lambda page: page.get_by_text("Begin").click(),
-            "upload": lambda page: (page.set_input_files("input", files), page.click("button")),
-        }.items():
-            site = site_of(task(name, 0))
-            files = [
-                {"name": one, "mimeType": "text/plain", "buffer": text}
-                for one, text in site.challenge.files.items()
-                if one in site.challenge.goal.rpartition(" ")[2]
-            ]
-            with served(site, 0) as address:
-                page = browser.new_page()
-                wanted = [line.split("'")[1] for line in site.challenge.plan[1:]]
-                said = iter(wanted)
-
-                def answer(dialog: object, said: object = said) -> None:
-                    word = next(said)  # type: ignore[call-overload]
-                    dialog.dismiss() if word == "Cancel" else dialog.accept(word)  # type: ignore[attr-defined]
-
-                page.on("dialog", answer)
-                page.goto(address)
-                do(page)
-                page.get_by_text(f"Completion code: {site.code}").wait_for(timeout=5000)
+        page = browser.new_page()
+        page.on("dialog", answer)
+        with served(dialogs, 0) as address:
+            page.goto(address)
+            page.get_by_text("Begin", exact=True).click()
+            page.get_by_text(f"Completion code: {dialogs.code}").wait_for(timeout=5000)
+        with served(upload, 0) as address:
+            page.goto(address)
+            file = {"name": name, "mimeType": "text/plain", "buffer": upload.challenge.files[name]}
+            page.set_input_files("input", file)
+            page.get_by_text("Send", exact=True).click()
+            page.get_by_text(f"Completion code: {upload.code}").wait_for(timeout=5000)
         browser.close()

@@ -26,8 +26,8 @@ def dialogs(rng: random.Random) -> Challenge:
     agree = ("kept" in question) == keep
     wish = "Nothing may be lost" if keep else f"The {thing} must go"
     return Challenge(
-        f"Click Begin, and answer the three dialogs. {wish}; the last dialog asks for the word that "
-        "the first one tells.",
+        f"Click Begin, and answer the three dialogs. {wish}; the last dialog asks for the word of "
+        "the first one.",
         ("click 'Begin'", "click 'OK'", f"click '{'OK' if agree else 'Cancel'}'",
          f"type '{word}' enter"),
         equals([agree, word]),
@@ -62,7 +62,7 @@ def pop_up(rng: random.Random) -> Challenge:
     offers = [[label, price] for label, price in zip(rng.sample(WORDS, 6), prices, strict=True)]
     label = min(offers, key=lambda offer: offer[1])[0]
     return Challenge(
-        "Ask for the offers, and choose the cheapest in the window that opens. Then confirm it here.",
+        "Ask for the offers, choose the cheapest in the window that opens, and confirm it here.",
         ("click 'Show offers'", f"click 'Choose {label}'", f"click 'Confirm {label}'"),
         equals(label),
         shown={"offers": offers},

@@ -1,9 +1,10 @@
-"""Challenges of complex input: drags, sliders, shortcuts, files, the clipboard, drawing, hovering."""
+"""Challenges of complex input: drags, sliders, shortcuts, files, clipboard, drawing, hovering."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from palaestra.environments.families.challenges.challenge import Challenge, Maker, at, equals
@@ -16,9 +17,11 @@ def drag_sort(rng: random.Random) -> Challenge:
     words, weights = rng.sample(WORDS, 5), rng.sample(range(10, 99), 5)
     things = [f"{word} {weight} kg" for word, weight in zip(words, weights, strict=True)]
     right = sorted(things, key=lambda thing: int(thing.split()[1]), reverse=rng.random() < 0.5)
-    first = "lightest" if right[0] == min(things, key=lambda thing: thing.split()[1]) else "heaviest"
+    first = (
+        "lightest" if right[0] == min(things, key=lambda thing: thing.split()[1]) else "heaviest"
+    )
     return Challenge(
-        f"Drag the five things into the slots, the {first} into slot 1, and so on. Then click Done.",
+        f"Drag the things into the slots, the {first} into slot 1, and so on. Then click Done.",
         (*(f"drag '{thing}' to 'Slot {at + 1}'" for at, thing in enumerate(right)), "click 'Done'"),
         equals(right),
         shown={"things": things},
@@ -79,7 +82,7 @@ def connect_dots(rng: random.Random) -> Challenge:
         (60 + 100 * column + rng.randrange(-20, 21), 50 + 100 * row + rng.randrange(-20, 21))
         for column, row in cells
     ]
-    lines = [*zip(dots, dots[1:], strict=False)]
+    lines = [*pairwise(dots)]
 
     def proof(given: Any) -> bool:
         try:
@@ -123,8 +126,8 @@ def double_click(rng: random.Random) -> Challenge:
     numbers = [*right, *rng.sample(others, 9)]
     rng.shuffle(numbers)
     return Challenge(
-        f"A double click turns a tile over. Turn over all multiples of {factor}, and no other tile. "
-        "Then click Done.",
+        f"A double click turns a tile over. Turn over all multiples of {factor}, no others, and "
+        "click Done.",
         (*(f"double '{number}'" for number in right), "click 'Done'"),
         equals(sorted(right)),
         shown={"numbers": numbers},

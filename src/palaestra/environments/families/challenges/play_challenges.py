@@ -156,7 +156,9 @@ def sliding_puzzle(rng: random.Random) -> Challenge:
     tiles, scrambled = [*range(1, 9), 0], []
     while len(scrambled) < 12 or tiles == [*range(1, 9), 0]:
         free = tiles.index(0)
-        near = [tiles[at] for at in range(9) if _adjacent(at, free) and tiles[at] not in scrambled[-1:]]
+        near = [
+            tiles[at] for at in range(9) if _adjacent(at, free) and tiles[at] not in scrambled[-1:]
+        ]
         scrambled.append(rng.choice(near))
         _slide(tiles, scrambled[-1])
     start = list(tiles)
