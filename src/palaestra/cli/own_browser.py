@@ -119,6 +119,12 @@ def served(site: Site, port: int) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            self._respond()
+
+        def do_POST(self) -> None:
+            self._respond()
+
+        def _respond(self) -> None:
             own = {f"{HOST}:{at}", f"localhost:{at}"}
             length = int(self.headers.get("Content-Length") or 0)
             if self.headers.get("Host") not in own or not 0 <= length <= MOST:
@@ -135,8 +141,6 @@ def served(site: Site, port: int) -> Iterator[str]:
             self.send_header("Cache-Control", "no-store")
             self.end_headers()
             self.wfile.write(response.body)
-
-        do_POST = do_GET
 
         def log_message(self, format: str, *arguments: object) -> None:
             pass

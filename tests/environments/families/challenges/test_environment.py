@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from palaestra.browser.installation import browser_program
-from palaestra.browser.shared_browser import new_session
 from palaestra.cli.own_browser import served
 from palaestra.core.environment import Action
 from palaestra.core.task import Split, Task
@@ -29,14 +28,6 @@ LOOK = ("arithmetic", "odd-colour", "clock", "colour-mix", "connect-dots", "maze
 """Whose first page has equal elements in all tasks: what differs is in the picture alone."""
 TELLING = {"second-tab": ("click 'Open the note'", "tab 0"), "inbox": ("click 'The ",)}
 """Gestures that only tell what the reference knows: the proof holds without them."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def running() -> Iterator[None]:
-    """Keep the browser running, which ends with the last world."""
-    session = new_session((300, 200))
-    yield
-    session.close()
 
 
 def by_challenge(fast: tuple[str, ...] = ()) -> pytest.MarkDecorator:

@@ -58,9 +58,8 @@ def shadow(rng: random.Random) -> Challenge:
 
 
 def pop_up(rng: random.Random) -> Challenge:
-    prices = rng.sample(range(21, 90), 6)
-    offers = [[label, price] for label, price in zip(rng.sample(WORDS, 6), prices, strict=True)]
-    label = min(offers, key=lambda offer: offer[1])[0]
+    offers = [*zip(rng.sample(WORDS, 6), rng.sample(range(21, 90), 6), strict=True)]
+    label, _ = min(offers, key=lambda offer: offer[1])
     return Challenge(
         "Ask for the offers, choose the cheapest in the window that opens, and confirm it here.",
         ("click 'Show offers'", f"click 'Choose {label}'", f"click 'Confirm {label}'"),

@@ -25,18 +25,16 @@ def arithmetic(rng: random.Random) -> Challenge:
 def table_lookup(rng: random.Random) -> Challenge:
     kinds = rng.sample(("tea", "cup", "lamp", "rug", "clock"), 3)
     prices = rng.sample(range(100, 1000), len(WORDS))
-    rows = [
-        [word, rng.choice(kinds), price, rng.randrange(0, 20)]
-        for word, price in zip(rng.sample(WORDS, len(WORDS)), prices, strict=True)
-    ]
-    rows[0][1:] = [kinds[0], prices[0], 9]  # there is one at least
-    fitting = [row for row in rows if row[1] == kinds[0] and row[3] >= 5]
-    word = str(min(fitting, key=lambda row: row[2])[0])
+    rows = [(word, rng.choice(kinds), price, rng.randrange(20)) for word, price in
+            zip(rng.sample(WORDS, len(WORDS)), prices, strict=True)]  # fmt: skip
+    kind = next(kind for _, kind, _, stock in rows if stock >= 5)
+    fitting = [(price, word) for word, of, price, stock in rows if of == kind and stock >= 5]
+    _, word = min(fitting)
     return Challenge(
-        f"Type the name of the cheapest {kinds[0]} of which at least 5 are in stock.",
+        f"Type the name of the cheapest {kind} of which at least 5 are in stock.",
         (f"type 'Name' '{word}'", "click 'Check'"),
         equals(word),
-        shown={"rows": rng.sample(rows, len(rows))},
+        shown={"rows": rows},
     )
 
 

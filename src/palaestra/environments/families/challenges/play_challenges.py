@@ -111,11 +111,12 @@ def hanoi(rng: random.Random) -> Challenge:
     def proof(given: Any) -> bool:
         if not moves_below(given, 3, 400):
             return False
-        state: tuple[int, ...] | None = start
-        for move in zip(given[::2], given[1::2], strict=False):
-            state = _moved(state, *move)
-            if state is None:
+        state = start
+        for source, end in zip(given[::2], given[1::2], strict=False):
+            after = _moved(state, source, end)
+            if after is None:
                 return False
+            state = after
         return state == (target,) * disks
 
     clicks = [names[peg] for move in ways[start] for peg in move]
@@ -153,7 +154,8 @@ def _ways_to(goal: tuple[int, ...]) -> dict[tuple[int, ...], list[tuple[int, int
 
 
 def sliding_puzzle(rng: random.Random) -> Challenge:
-    tiles, scrambled = [*range(1, 9), 0], []
+    tiles: list[int] = [*range(1, 9), 0]
+    scrambled: list[int] = []
     while len(scrambled) < 12 or tiles == [*range(1, 9), 0]:
         free = tiles.index(0)
         near = [
