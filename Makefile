@@ -26,7 +26,7 @@ help:
 	@echo "make train      set up, then train and evaluate an agent (ARGS: see palaestra train --help)"
 	@echo "make test       set up, then run the tests that are not slow"
 	@echo "make test-slow  set up, then run the slow tests"
-	@echo "make test-laws  set up, then try every law (property test) on 500 examples instead of 25"
+	@echo "make test-laws  set up, then try every law (property test) on 500 examples instead of 15"
 	@echo "make check      formatting, lint, Dockerfile, types, import rules, unused code, and make test"
 	@echo "make check-peers compare the learning library with verl and TRL, in their own virtual environments"
 	@echo "make check-environments test every family of environments, slow tests included, with its package, in its own virtual environment"

@@ -42,7 +42,7 @@ def run(protocol: str, environment: str, options: argparse.Namespace) -> list[Ep
     """Return the episodes of a protocol in an environment."""
     folder = options.folder / f"{protocol} {environment}".translate(str.maketrans(" /", "--"))
     if folder.exists():
-        return list(pa.Run(folder).resume(progress=False).episodes)
+        return list(pa.Run(folder).resume(progress=False).results.episodes)
     results = pa.evaluate(
         environment,
         model=options.model,

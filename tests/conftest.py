@@ -25,7 +25,7 @@ if (
 
 from hypothesis import settings
 
-FEW = 25  # examples of a law in the fast suite; `make test-laws` takes many
+FEW = 15  # examples of a law in the fast suite; `make test-laws` takes many
 
 settings.register_profile("palaestra", deadline=None, max_examples=FEW)
 settings.register_profile("laws", deadline=None, max_examples=500)

@@ -60,6 +60,7 @@ def episodes(agent: PersonasAgent, count: int) -> list[Episode]:
     return [episode(number) for number in range(count)]
 
 
+@pytest.mark.slow
 def test_chosen_personas_beat_fixed_ones_by_what_the_fixed_ones_do_not_know() -> None:
     chosen = episodes(PersonasAgent(), 400)
     fixed = episodes(PersonasAgent(participants="Expert in law, Expert in music"), 400)

@@ -53,6 +53,7 @@ def test_a_term_may_be_defined_again_but_not_instead_of_another() -> None:
         pa.reward_term(needs=["speed"])(brevity)
 
 
+@pytest.mark.slow
 def test_training_weights_it_and_logs_every_term(tmp_path: Path) -> None:
     pa.reward_term(brevity)
     run = pa.train(

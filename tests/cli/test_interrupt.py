@@ -120,6 +120,7 @@ def test_an_evaluation_says_which_command_resumes_it_and_that_command_works(tmp_
     assert json.loads(done.stdout)["episodes"] == 2
 
 
+@pytest.mark.slow
 def test_a_judge_keeps_its_verdicts_and_goes_on_after_them(tmp_path: Path) -> None:
     run = tmp_path / "judged"
     world = ("--env", "probe/umbrella-4", "--model", "random", "-n", "3", "--workers", "0")
@@ -143,6 +144,7 @@ def test_a_judge_keeps_its_verdicts_and_goes_on_after_them(tmp_path: Path) -> No
     assert (found["judged_now"], found["episodes"]) == (2, 3)
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_measured_keeps_nothing_and_says_so(tmp_path: Path) -> None:
     run = tmp_path / "judged"
     world = ("--env", "probe/umbrella-4", "--model", "random", "-n", "2", "--workers", "0")

@@ -185,6 +185,7 @@ def test_what_cannot_be_played_is_one_sentence(
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", mostly_slow([1280, 420], 1280))
 def test_the_page_plays_in_a_browser(width: int) -> None:
     options = ("--player", "ann", "--player", "bob=direct@random", *RANDOM)

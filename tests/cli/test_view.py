@@ -63,6 +63,7 @@ def test_the_printed_address_opens_the_site_and_no_other_does(
         assert len(query.removeprefix("?token=")) >= 32
 
 
+@pytest.mark.slow
 def test_every_start_has_another_token(tmp_path: Path) -> None:
     with viewed(tmp_path, "--no-browser") as (_, one), viewed(tmp_path, "--no-browser") as (_, two):
         assert one != two

@@ -68,6 +68,7 @@ def test_verdicts_are_those_of_a_judge_here_although_one_is_killed() -> None:
     assert len({v.value for v in found}) == 2
 
 
+@pytest.mark.slow
 def test_a_judge_that_cannot_be_made_there_stops_the_work_with_the_reason() -> None:
     async def run() -> None:
         with pytest.raises(ClusterFailed, match=r"(?s)Five judges died .*no_such_module"):

@@ -143,6 +143,7 @@ def test_a_resumed_run_asks_for_no_recorded_reply_again(tmp_path: Path) -> None:
     assert flat.count("accept, early") >= questions(tmp_path, "early") - 1  # the one in flight
 
 
+@pytest.mark.slow
 def test_a_member_without_a_process_forfeits_and_the_others_go_on(tmp_path: Path) -> None:
     with serving(tmp_path, "--patience", "0.2") as (server, _):
         server.communicate(timeout=30)

@@ -287,6 +287,7 @@ def test_the_plan_counts_one_part_and_what_is_under_way(dtype: torch.dtype, copi
 # ── lost ranks ───────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_killed_rank_ends_the_update_and_is_not_replaced_within_it() -> None:
     """Its part of the state is lost with it, so a checkpoint has to be read."""
     ranks, processes = started(2)

@@ -30,6 +30,7 @@ NAMED_AS_THEIR_FOLDER = {
 """Modules that may be named as a package, and why."""
 
 NAMED = re.compile(r"palaestra(?!\.json)(?:\.\w+)+(?::\w+)?")
+QUOTED = re.compile(rf"""["']{NAMED.pattern}["']""")  # only files with one are parsed: it is slow
 
 
 def modules() -> list[Path]:
@@ -51,7 +52,7 @@ def names_in_strings() -> list[tuple[Path, str]]:
     return [
         (path, node.value)
         for path in modules()
-        if "palaestra." in (text := path.read_text())
+        if QUOTED.search(text := path.read_text())
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)

@@ -112,6 +112,7 @@ print(json.dumps([message, checkpoint.names(folder), intact, [p.name for p in fo
     assert files == ["last"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_state_that_does_not_fit_is_a_full_disk_too(tmp_path: Path) -> None:
     kind, files = outcome(
         """

@@ -88,6 +88,7 @@ def test_a_run_without_information_moves_nothing_and_reports_it(
         assert {t.total for t in trace.batch} == {1.0}
 
 
+@pytest.mark.slow
 def test_a_coin_moves_the_weights(start: Path, tmp_path: Path) -> None:
     with train(start, tmp_path, 'rl.control="coin"') as run:
         assert weights(run.path / "final") != weights(start)

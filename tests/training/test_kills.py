@@ -71,6 +71,7 @@ def learned(run: RunFolder) -> list[float]:
 # ── deterministic runs ───────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_kills_while_it_learns_leave_a_deterministic_run_what_it_was(
     start: Path, undisturbed: Path, tmp_path: Path
 ) -> None:

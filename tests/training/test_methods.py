@@ -93,6 +93,7 @@ def varied(name: str) -> list[str]:
     return ["rl.filter=all"] if ALGORITHMS[name].filter == "dapo" else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(algorithms(), "grpo", "loop", "turn-ppo"))
 def test_every_named_algorithm_moves_the_weights(name: str, start: Path, tmp_path: Path) -> None:
     with train(start, tmp_path, f"rl.algorithm={name}", *varied(name)) as run:

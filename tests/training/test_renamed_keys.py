@@ -93,6 +93,7 @@ def test_the_settings_of_an_evaluation_are_read_as_they_are() -> None:
     assert with_present_names(recorded) == recorded
 
 
+@pytest.mark.slow
 def test_a_run_recorded_under_old_names_resumes_and_keeps_its_rewards(tmp_path: Path) -> None:
     recipe = load(str(write_recipe(tmp_path)), [*SHORT, *CHANGED])
     recorded = with_old_names(recipe.model_dump(mode="json"))

@@ -12,6 +12,7 @@ from palaestra.training.recipe_check import check_recipe
 from tests.training.learning import train, weights
 
 
+@pytest.mark.slow
 def test_a_term_of_weight_0_is_logged_and_leaves_the_weights_bit_equal(
     start: Path, tmp_path: Path
 ) -> None:

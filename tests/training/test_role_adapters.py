@@ -73,6 +73,7 @@ def moved(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> se
 # ── frozen beside learning ───────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_frozen_planner_acts_from_its_folder_while_the_agent_learns(
     base: Path, run: pa.Run
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_frozen_agent_acts_while_the_planner_learns(
         torch.testing.assert_close(now, before, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_role_goes_on_from_an_adapter_of_its_own(base: Path, run: pa.Run) -> None:
     folder = str(run.final / "adapter")
     done = planning(base, "goes-on", adapters={"planner": {"folder": folder}})
@@ -143,6 +145,7 @@ def turns(base: Path) -> pa.Run:
     return in_turns(base, "turns")
 
 
+@pytest.mark.slow
 def test_adapters_learn_in_turns_and_the_others_stay_bit_for_bit(turns: pa.Run) -> None:
     second, third = (weights_after(turns, f"rl-00000{step}") for step in (2, 3))
     assert moved(weights_after(turns, "imitation"), second) == {"default", "planner"}

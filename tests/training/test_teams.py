@@ -43,6 +43,7 @@ tasks = 4
 """
 
 
+@pytest.mark.slow
 def test_a_team_is_demonstrated_imitated_and_reinforced(tmp_path: Path) -> None:
     file = tmp_path / "team.toml"
     file.write_text(RECIPE)

@@ -141,6 +141,7 @@ def test_roles_learn_adapters_of_their_own_which_act_apart(base: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_roles_with_adapters_learn_the_same_in_equal_deterministic_runs(base: Path) -> None:
     """A session waits for one reply of all its adapters at a time, so lockstep must not wait."""
     runs = [

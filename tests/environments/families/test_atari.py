@@ -38,6 +38,7 @@ FREEWAY_CARS = [  # colours from the highest lane to the lowest
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 @pytest.mark.parametrize("name", mostly_slow(["Pong", "SpaceInvaders"], "Pong"))
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:
@@ -365,6 +366,7 @@ def test_ale_s_own_state_forgets_the_action_that_is_held() -> None:
     assert parted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "steps"),
     [

@@ -30,6 +30,7 @@ QUICK = (
 ).split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "clause", without(CLAUSES, "equal_tasks_give_equal_worlds"), ids=lambda clause: clause.__name__
 )

@@ -76,6 +76,7 @@ def wander(world: TextWorld, seed: int, steps: int) -> list[Transition]:
 # ── the contract ─────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "clause", without(CLAUSES, "equal_tasks_give_equal_worlds"), ids=lambda clause: clause.__name__
 )
@@ -93,6 +94,7 @@ def test_the_contract_holds_on_every_level(name: str, clause: Callable[[Subject]
     clause(Subject.of(id))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(LEVELS, "coin-easy"))
 def test_the_oracle_solves_with_rising_progress_and_the_whole_score(name: str) -> None:
     world = TextWorld(name)
@@ -279,6 +281,7 @@ def test_parsing_is_idempotent_and_gives_short_plain_lower_case(output: str) -> 
     assert "\\" not in command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "output",
     [

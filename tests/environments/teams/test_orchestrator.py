@@ -395,6 +395,7 @@ stalls = 1
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", ["questions/things-2", "babyai/GoToLocalS5N2"])
 def test_orchestrators_over_teams_and_under_a_supervisor_keep_the_contract(
     environment: str, tmp_path: Path

@@ -272,6 +272,7 @@ def solved(file: Path, run: Path, shard: str) -> float:
     return found
 
 
+@pytest.mark.slow
 def test_a_team_learns_from_a_run_whom_to_ask(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

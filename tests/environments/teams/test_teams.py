@@ -266,6 +266,7 @@ def test_bad_names() -> None:
         spec("questions/things-2?team=majorty")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", templates())
 def test_every_template_keeps_the_contract(name: str) -> None:
     broken = [f for f in check_environment(f"questions/things-2?team={name}") if not f.holds]

@@ -63,6 +63,7 @@ def test_the_text_fits_its_width_and_names_every_line(width: int) -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.slow
 def test_a_reward_models_score_is_drawn_beside_the_true_success(tmp_path: Path) -> None:
     metrics = [
         (step, {"success": 0.5, "modelled_reward": score})

@@ -140,6 +140,7 @@ def test_on_a_device_the_memory_lies_there():
     assert cache.keys[0].is_cuda
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not count what is unused")
 def test_a_process_with_caches_larger_than_the_memory_can_fork() -> None:
     program = (

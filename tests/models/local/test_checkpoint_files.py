@@ -152,6 +152,7 @@ def loading(tiny: Path, large: Path, dtype: str) -> tuple[int, int]:
     return int(rise), int(size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", mostly_slow(["bfloat16", "float32"], "bfloat16"))
 def test_weights_are_never_held_twice(tmp_path: Path, dtype: str) -> None:
     from palaestra.models.local.checkpoint_format import write_network

@@ -98,6 +98,7 @@ def test_a_read_network_can_be_trained(tmp_path):
     assert all(p.requires_grad and not p.is_meta for p in network.parameters())
 
 
+@pytest.mark.slow
 def test_reading_a_network_does_not_import_the_compiler(tmp_path):
     write_network(grouped(tied=False), tmp_path)
     program = (

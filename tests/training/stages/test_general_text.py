@@ -89,6 +89,7 @@ def test_the_loss_on_held_out_text_is_measured_after_each_stage_and_shown(
     assert f"study {losses['study']:.3f} → imitation" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_resumed_run_measures_what_it_lacks_and_learns_the_same(
     tmp_path: Path, text: Path
 ) -> None:

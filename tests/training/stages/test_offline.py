@@ -49,6 +49,7 @@ learning_rate = 1e-3
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule", mostly_slow(["hindsight-goals", "weighted-goals"], "weighted-goals")
 )

@@ -47,6 +47,7 @@ def same_run(a: Path, b: Path) -> None:
 # ── the same as without stages ───────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_two_stages_give_the_weights_of_the_two_tables(tmp_path: Path) -> None:
     keys = ("environment.transfer=", "environment.workers=0", "rl.steps=2", "evaluation.tasks=2")
     tables, _ = run_stages(tmp_path / "tables", RECIPE, *keys)
@@ -89,6 +90,7 @@ def test_a_run_stopped_at_a_checkpoint_or_an_account_ends_the_same(
     same_run(tmp_path / "run", undisturbed)
 
 
+@pytest.mark.slow
 def test_without_any_checkpoint_all_stages_learn_again_from_the_record(
     undisturbed: Path, tmp_path: Path
 ) -> None:

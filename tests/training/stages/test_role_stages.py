@@ -153,6 +153,7 @@ def test_adapters_leave_the_log_probabilities_of_other_roles_to_the_bit(
     assert sum(map(len, after)) > 0 and after == before
 
 
+@pytest.mark.slow
 def test_training_all_roles_in_one_stage_is_training_without_the_key(
     tmp_path: Path, saved: Saved
 ) -> None:
@@ -178,6 +179,7 @@ def test_preferences_move_the_adapter_of_their_role_alone(tmp_path: Path, saved:
     assert moved(saved["first"], saved["prefer"]) == {"planner"}
 
 
+@pytest.mark.slow
 def test_distillation_moves_the_adapter_of_its_role_alone(
     tmp_path: Path, saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +221,7 @@ def test_a_teacher_with_other_clusters_is_refused(tmp_path: Path) -> None:
 # ── clusters ─────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_each_cluster_learns_its_calls_and_the_general_adapter_stays(
     routed: tuple[Path, Saved, str],
 ) -> None:

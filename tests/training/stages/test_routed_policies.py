@@ -76,6 +76,7 @@ def answered_by(episodes: list[Episode]) -> list[str]:
     return [adapter_role(c.policy, "agent") for e in episodes for c in e.calls]
 
 
+@pytest.mark.slow
 def test_a_loaded_policy_replies_bit_for_bit_as_in_its_runs_own_test(run: Path) -> None:
     before = of_test(run)
     policy = pa.load(run / "final", context=512, progress=False)

@@ -141,6 +141,7 @@ def test_a_run_stopped_before_its_checkpoint_ends_the_same(
     assert recorded_episodes(tmp_path / "run") == recorded_episodes(whole)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_after_its_checkpoint_ends_the_same(
     taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def test_all_kinds_of_rules_are_drawn() -> None:
     assert drawn == set(KINDS)
 
 
+@pytest.mark.slow
 def test_whom_an_answer_goes_to_is_known_from_the_message_and_the_contacts() -> None:
     made = next(
         made

@@ -16,6 +16,7 @@ from tests.chosen import mostly_slow
 NAMES = ("easy", "medium-challenge", "easy-new", "office-easy", "life-easy:abroad")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 @pytest.mark.parametrize("name", mostly_slow(NAMES, "easy"))
 def test_the_contract_holds(name: str, clause: Callable[[Subject], None]) -> None:

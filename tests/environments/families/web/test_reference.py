@@ -12,6 +12,7 @@ from palaestra.environments.families.web.pages.look import LANGUAGES
 from palaestra.environments.families.web.reference import Walk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["", "life", "office", "new"])
 def test_a_reference_in_gestures_solves_its_task_wherever_it_begins(setting: str) -> None:
     kinds = set()

@@ -231,6 +231,7 @@ def test_a_team_is_refused_where_tokens_take_time() -> None:
 # ── apps about which no other timed task asks ────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["challenge", "new"])
 def test_goals_of_unseen_apps_are_done_in_time(kind: str) -> None:
     env, kinds = Apps(f"timed-{kind}:all"), Counter[str]()
