@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from palaestra.browser.sites import Request
@@ -55,15 +55,13 @@ def test_a_task_is_a_function_of_its_seed_and_others_differ(name: str) -> None:
     assert len(told) > len(SEEDS) / 2  # by chance, some may ask for the same
 
 
-@settings(max_examples=60)
-@given(st.sampled_from([*CHALLENGES]), st.sampled_from(SEEDS), VALUES)
-def test_nothing_that_a_page_may_send_breaks_its_site_or_is_a_proof(
-    name: str, seed: int, value: Any
-) -> None:
-    site = ChallengeSite(name, seed, made(name, seed))
-    posted(site, "ask", value)
-    assert "not it" in posted(site, "check", value)["said"]
-    assert not site.solved
+@given(st.sampled_from(SEEDS), VALUES)
+def test_nothing_that_a_page_may_send_breaks_its_site_or_is_a_proof(seed: int, value: Any) -> None:
+    for name in CHALLENGES:
+        site = ChallengeSite(name, seed, made(name, seed))
+        posted(site, "ask", value)
+        assert "not it" in posted(site, "check", value)["said"]
+        assert not site.solved
 
 
 def test_codes_of_all_tasks_differ() -> None:
