@@ -65,7 +65,7 @@ def named() -> set[str]:
     found: set[str] = set()
     for path in (ROOT / "src").rglob("*.py"):
         found |= set(re.findall(r"\"[\w.{}]*:(\w+)\"", path.read_text()))
-    for path in (ROOT / "src").rglob("*.html"):
+    for path in (ROOT / "src").rglob("templates/**/*.html"):
         found |= set(re.findall(r"\.(\w+)", path.read_text()))
     return found
 
