@@ -30,10 +30,12 @@ def drag_sort(rng: random.Random) -> Challenge:
 
 def sliders(rng: random.Random) -> Challenge:
     names = rng.sample(("Volume", "Bass", "Treble", "Balance", "Tempo"), 3)
-    wanted = [rng.randrange(0, 10) for _ in names]
+    wanted = [rng.choice([value for value in range(11) if value != 5]) for _ in names]
     plan = []
     for name, value in zip(names, wanted, strict=True):
-        plan += [f"press 'the {name} slider' 'Home'", *["press 'ArrowRight'"] * value]
+        end, arrow = ("Home", "ArrowRight") if value < 5 else ("End", "ArrowLeft")
+        plan.append(f"press 'the {name} slider' '{end}'")
+        plan += [f"press '{arrow}'"] * min(value, 10 - value)
     told = ", ".join(f"{name} to {10 * value}" for name, value in zip(names, wanted, strict=True))
     return Challenge(
         f"Set {told}. Then click Apply.",
