@@ -260,6 +260,7 @@ class Tab:
             self.tell("Fetch.failRequest", requestId=id, errorReason="BlockedByClient")
         else:
             if paused["resourceType"] == "Document":
+                response = self.session.kept(response)
                 now, seed = self.session.next_document()
                 if paused["frameId"] == self.target:
                     self.born = (now, self.session.chance[1])

@@ -224,10 +224,10 @@ class WebSession:
         if site is None:
             self.refused.append(f"{request.method} {request.address}")
             return None
-        return self._kept(site(request))
+        return site(request)
 
-    def _kept(self, response: Response) -> Response:
-        """Keep an attachment among the world's files; its page stays. Others pass."""
+    def kept(self, response: Response) -> Response:
+        """Keep an attachment among the world's files; its page stays. Other documents pass."""
         if "Content-Disposition" not in response.headers:
             return response
         header = Message()

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 from palaestra.browser.sites import HostedPage, Hosting, Request, Site
 from palaestra.cli.browser_window import desktop, opening
-from palaestra.cli.play_game import Seat, play, results_of
+from palaestra.cli.play_game import PLAYED, Seat, play, results_of
 from palaestra.core.environment import Action
-from palaestra.core.episode import Key
 from palaestra.core.errors import InputError
 from palaestra.core.gesture import Gesture
 from palaestra.core.gestures.gesture_line import write_line
@@ -55,7 +54,7 @@ def play_in_own_browser(made: Environment, task: Task, *, port: int, run: Path |
         )
     with ExitStack() as held:
         opened = held.enter_context(played_run(run)) if run else None
-        key = key_of(opened, task) if opened else Key("play", 0)
+        key = key_of(opened, task) if opened else PLAYED
         front = OwnBrowser(made, port, held)
         seats = [Seat(player) for player in made.spec.players]
         fronts = {seat.player: front for seat in seats}
