@@ -157,6 +157,23 @@ def test_dialogs_are_elements_that_wait_for_an_answer(shared: WebSession) -> Non
     assert named(opened(session, "/"), "Home").role == "RootWebArea"
 
 
+def test_an_open_dialog_has_a_picture_whose_buttons_can_be_clicked(shared: WebSession) -> None:
+    session = opened(shared, "/dialogs")
+    page = session.picture()
+    act(session, "click 'Confirm'")
+    confirm = session.picture()
+    with Image.open(io.BytesIO(confirm)) as image:
+        assert image.size == SIZE
+    assert confirm == session.picture() != page
+    box = named(session, "Cancel").box
+    assert box is not None
+    act(session, f"click ({box.centre[0]}, {box.centre[1]})")
+    assert "confirm: false" in texts(session)
+    act(session, "click 'Prompt'")
+    assert session.picture() not in (page, confirm)
+    act(session, "click 'OK'")
+
+
 def test_what_covers_an_element_is_named_and_nothing_is_clicked(shared: WebSession) -> None:
     session = opened(shared, "/covered")
     before = session.now

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from palaestra.browser import accessibility, input_events
 from palaestra.browser.devtools import Parameters, Refusal
+from palaestra.browser.dialog_picture import dialog_boxes, dialog_page
 from palaestra.browser.sites import Request, Response, Site
 from palaestra.browser.tab import KEY, Tab
 from palaestra.core.element import Box, Element
@@ -322,12 +323,13 @@ class WebSession:
 
     def _dialog_elements(self, kind: str, message: str, value: str) -> tuple[Element, ...]:
         around, text, ok, cancel = DIALOG
-        found = [Element(around, "alertdialog", message, states=("modal",))]
+        whole, field, left, right = dialog_boxes(self.size)
+        found = [Element(around, "alertdialog", message, states=("modal",), box=whole)]
         if kind == "prompt":
-            found.append(Element(text, "textbox", message, value, parent=around))
-        found.append(Element(ok, "button", "OK", parent=around))
+            found.append(Element(text, "textbox", message, value, box=field, parent=around))
+        found.append(Element(ok, "button", "OK", box=left, parent=around))
         if kind != "alert":
-            found.append(Element(cancel, "button", "Cancel", parent=around))
+            found.append(Element(cancel, "button", "Cancel", box=right, parent=around))
         return tuple(found)
 
     def run(self, program: str) -> Any:
@@ -350,9 +352,18 @@ class WebSession:
         return self._nodes[element.id]
 
     def picture(self) -> bytes:
-        """Return what the tab in front shows, as a PNG."""
+        """Return what the tab in front shows, or its open dialog, as a PNG."""
         with self.browser.lock, self.watched():
-            return self.tab.picture()
+            dialog = self.tab.dialog
+            if dialog is None:
+                return self.tab.picture()
+            other = self.browser.session(self.size)  # this page waits for the answer
+            try:
+                page = dialog_page(dialog, self.size)
+                other.tab.call("Page.setDocumentContent", frameId=other.tab.target, html=page)
+                return other.tab.picture()
+            finally:
+                other.close()
 
     def window(self) -> Box:
         """Return the box of the whole picture."""
