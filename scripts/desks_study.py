@@ -1,6 +1,6 @@
 """Service desks: one side against two, and constant behaviour on twins; tables of Markdown.
 
-    python scripts/desks_study.py [--tasks 200]
+    python scripts/desks_study.py [--tasks 200] [--only services,support]
 
 First table: an expert at the telephone desk that errs, on the same tasks of the test split, alone
 with a ticket and the tools of both sides (`telephone:solo`) and with a user who acts on a phone of
@@ -9,7 +9,8 @@ with random arguments, or, with a user, sometimes a message that leads nowhere. 
 cannot be undone it has failed. Intervals are Wilson's, at 95 %; that of the difference is paired
 over tasks. Second table: what behaviour that is always the same passes, on twins and other tasks.
 Third: users who do not keep to their part, once in each conversation, with an agent that makes no
-mistake (`:users`): how often the audit says so, and how often the agent would be blamed.
+mistake (`:users`): how often the audit says so, and how often the agent would be blamed. With
+`--only` the last two are made, of these desks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import argparse
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import mean
 
 from palaestra.core.environment import Action
@@ -159,12 +160,14 @@ def lied_to(lie: str, desk: str, number: int) -> str | None:
     return "agent" if lied else None
 
 
-def users_who_lie(count: int) -> None:
+def users_who_lie(desks: Sequence[str], count: int) -> None:
     print("| the user | conversations | solved | fault of the user | failure of the agent |")
     print("| --- | --- | --- | --- | --- |")
     for lie in LIES:
-        ends = [lied_to(lie, desk, number) for desk in DESKS for number in range(count)]
+        ends = [lied_to(lie, desk, number) for desk in desks for number in range(count)]
         told = [end for end in ends if end is not None]
+        if not told:
+            continue  # users at these desks have no occasion for it
         cells = [share([end == wanted for end in told]) for wanted in ("solved", "user", "agent")]
         print(f"| {lie} | {len(told)} | {' | '.join(cells)} |", flush=True)
 
@@ -194,12 +197,12 @@ def one_side_against_two(count: int) -> None:
         print(f"| {error} | {' | '.join(cells)} | {between} |", flush=True)
 
 
-def always_the_same(count: int) -> None:
+def always_the_same(desks: Sequence[str], count: int) -> None:
     print("| desk | behaviour | twins | other tasks |")
     print("| --- | --- | --- | --- |")
     behaviours = {name: constant(words) for name, words in CONSTANT.items()}
     behaviours |= {"always does what is asked": does_what_is_asked, "chance": chance}
-    for desk in DESKS:
+    for desk in desks:
         for name, act in behaviours.items():
             found = [always(act, desk, number) for number in range(count)]
             twins = [success for success, twin in found if twin]
@@ -210,12 +213,17 @@ def always_the_same(count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=200)
-    count = parser.parse_args().tasks
-    one_side_against_two(count)
+    parser.add_argument("--only", default="", help="desks, separated by commas")
+    options = parser.parse_args()
+    desks = options.only.split(",") if options.only else list(DESKS)
+    if unknown := sorted({*desks} - {*DESKS}):
+        parser.error(f"--only: '{unknown[0]}' is unknown; choose from {', '.join(DESKS)}")
+    if not options.only:
+        one_side_against_two(options.tasks)
+        print()
+    always_the_same(desks, options.tasks)
     print()
-    always_the_same(count)
-    print()
-    users_who_lie(count // 4)
+    users_who_lie(desks, options.tasks // 4)
 
 
 if __name__ == "__main__":

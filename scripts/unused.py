@@ -42,6 +42,10 @@ ALLOWED = {
         DatabaseSearchEngine DatabaseStorage WholePictures build_query delete_thumbnails
         generate_thumbnail iterable obj_or_string _object subpage_types today urlconf
         __call__ __instancecheck__""",
+    "parts of Trac, which finds and calls them, and what it and SQLite read": """
+        WorldConnector WorldRepository _active_cursors _all_repositories _create_unique_file _eager
+        abstract get_connection get_repositories get_supported_schemes isolation_level
+        poolable""",
     "read by Python and by notebooks": "__getattr__ __dir__ _repr_html_",
     "fields that are stored or shown all at once, and what requests may hold": """
         background best_of brier clipped clipped_high clipped_low ece echo first_breach

@@ -64,6 +64,48 @@ def test_a_form_is_filled_with_the_mouse_and_the_keyboard(shared: WebSession) ->
     assert "file my life" in texts(session)
 
 
+SHIFTED = (
+    b"<div id=above style='height: 900px'>above</div><h1 id='the end'>End</h1>"
+    b"<div style='height: 2000px'></div>"
+    b"<script>setTimeout(() => { above.style.height = '400px' }, 5)</script>"
+)
+
+
+def test_a_page_with_a_fragment_shows_it_though_its_scripts_move_it(shared: WebSession) -> None:
+    boxes = set()
+    for _ in range(3):
+        shared.begin({"shop": lambda _: Response(SHIFTED)}, "http://shop/other", 1)
+        act(shared, "go 'http://shop/#the%20end'")
+        boxes.add(next(one.box for one in shared.elements() if one.role == "heading"))
+    [box] = boxes
+    assert box is not None
+    assert 0 <= box.y < 30  # its margin
+
+
+FORM = (
+    b"<form method=post enctype=multipart/form-data><label>Who <input name=who></label>"
+    b"<label>File <input type=file name=file></label><button>Send</button></form>"
+)
+
+
+def test_a_form_sends_its_files_and_equal_forms_are_equal(shared: WebSession) -> None:
+    sent: list[Request] = []
+
+    def site(request: Request) -> Response:
+        if request.method == "POST":
+            sent.append(request)
+        return Response(FORM)
+
+    for _ in range(2):
+        shared.begin({"shop": site}, "http://shop/", 1, {"papers/cv.txt": b"my\xfflife"})
+        act(shared, "type 'Who' 'Ann'", "upload 'File' 'papers/cv.txt'", "click 'Send'")
+    first, second = sent
+    assert first == second
+    assert b'filename="cv.txt"' in first.body
+    assert b"\r\n\r\nmy\xfflife\r\n" in first.body
+    assert b'name="who"\r\n\r\nAnn\r\n' in first.body
+
+
 def test_equal_seeds_give_equal_pages_and_others_do_not(shared: WebSession) -> None:
     first = opened(shared, "/", 1)
     elements, picture = first.elements(), first.picture()

@@ -152,6 +152,17 @@
     transition-duration: 0s !important; transition-delay: 0s !important;
     scroll-behavior: auto !important; }`);
   document.adoptedStyleSheets = [still];
+  // The browser scrolls to a fragment while a page is laid out, at some real time, and follows what
+  // moves: so once more in its own time, when its scripts are done.
+  const toFragment = () => {
+    let name = location.hash.slice(1);
+    try { name = decodeURIComponent(name); } catch { /* it is not encoded */ }
+    (document.getElementById(name) || document.getElementsByName(name)[0])?.scrollIntoView();
+  };
+  if (location.hash && navigation?.type !== "back_forward") {
+    still.insertRule("* { overflow-anchor: none !important; }");
+    window.addEventListener("load", () => setTimeout(toFragment, 50), { once: true });
+  }
 
   // ── ways out that have no use without a network ─────────────────────────
   for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "RTCDataChannel",

@@ -12,7 +12,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from palaestra.browser.devtools import Connection, Parameters, Refusal
-from palaestra.browser.sites import Request, Response
+from palaestra.browser.form_body import request_of
+from palaestra.browser.sites import Response
 from palaestra.core.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -250,11 +251,7 @@ class Tab:
                 self.crashed = True
 
     def _request(self, paused: Parameters) -> None:
-        asked = paused["request"]
-        parts = asked.get("postDataEntries", ())
-        body = b"".join(base64.b64decode(part.get("bytes", "")) for part in parts)
-        request = Request(asked["method"], asked["url"], asked["headers"], body)
-        response = self.session.respond(request)
+        response = self.session.respond(request_of(paused["request"], self.session.files))
         id = paused["requestId"]
         if response is None:
             self.tell("Fetch.failRequest", requestId=id, errorReason="BlockedByClient")

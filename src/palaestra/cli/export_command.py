@@ -22,6 +22,7 @@ ENDINGS = {
     "atif": (".jsonl", ""),
     "chat": (".jsonl",),
     "json": (".jsonl",),
+    "weblinx": ("",),
 }
 """File name endings of each format; folders have none."""
 
@@ -34,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--format", default="parquet", metavar="NAME",
-        help="parquet (the default), inspect, otel, atif, chat or json",
+        help="parquet (the default), inspect, otel, atif, chat, json or weblinx",
     )  # fmt: skip
     parser.add_argument("--solved", action="store_true", help="only solved episodes")
     parser.add_argument(
@@ -64,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
         recorded.close()
     named = ", ".join(phases) if len(phases) <= 3 else f"{len(phases)} phases"
     what = "conversations" if options.format == "chat" else "episodes"
-    size = sum(part.stat().st_size for part in (file.iterdir() if file.is_dir() else [file]))
+    parts = file.rglob("*") if file.is_dir() else [file]
+    size = sum(part.stat().st_size for part in parts if part.is_file())
     print(f"{count} {what} of {named} in {file} ({readable_size(size)})")
     return 0
 
@@ -93,6 +95,8 @@ def _check(file: Path, format: str, conventions: str | None) -> None:
     if file.suffix not in ENDINGS[format]:
         ends = " or ".join(ending or "nothing (a folder)" for ending in ENDINGS[format])
         raise InputError(f"--to {file} does not fit {format}; its name must end in {ends}.")
+    if format == "weblinx" and file.exists():
+        raise InputError(f"{file} exists already; give a new folder to --to.")
     if conventions is not None and format != "otel":
         raise InputError(
             f"--conventions has no effect with --format {format}; use --format otel, or drop it."
@@ -116,6 +120,12 @@ def _write(
         from palaestra.store.exchange.otel import NEWEST, write_otel
 
         return write_otel(file, episodes, start, options.conventions or NEWEST)
+    if options.format == "weblinx":
+        from palaestra.environments.registry import make
+        from palaestra.evaluation.running.shown_demonstrations import shown_episodes
+        from palaestra.store.exchange.weblinx_export import write_weblinx
+
+        return write_weblinx(file, shown_episodes(episodes, make))
     from palaestra.store.exchange.atif import write_atif
     from palaestra.store.exchange.chat_jsonl import write_chat
     from palaestra.store.exchange.episode_schema import write_json

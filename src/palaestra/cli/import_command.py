@@ -19,12 +19,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="a log of Inspect, ATIF (or a folder of it), OTLP, Parquet, JSON",
+        help="a log of Inspect, ATIF (or a folder of it), OTLP, Parquet, JSON, a folder of WebLINX",
     )
     parser.add_argument("--run", required=True, metavar="FOLDER", help="the new run")
     parser.add_argument(
         "--format", metavar="NAME",
-        help="inspect, atif, otel, parquet or json (default: detected)",
+        help="inspect, atif, otel, parquet, json or weblinx (default: detected)",
     )  # fmt: skip
 
 

@@ -24,20 +24,26 @@ if TYPE_CHECKING:
     from palaestra.store.run_folder import RunFolder
 
 EXAMPLE = "palaestra judge calibrate runs/eval-1 --judge smollm2-135m"
+CALIBRATE, FIT = "calibrate", "fit"
+WITHOUT_EFFECT_ON_FIT = (
+    "judge", "truth", "measured", "unmeasured", "rubric", "probe", "prober", "without", "on"
+)  # fmt: skip
 VERDICTS_KEPT = "The verdicts so far are stored; the same command goes on after them."
 NOTHING_MEASURED = "The measurement is not stored; give the same command again."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "words", nargs="+", metavar="[calibrate] RUN",
-        help="a run's folder or name; `calibrate` before it measures the judge first",
+        "words", nargs="+", metavar="[calibrate|fit] RUN",
+        help="a run's folder or name; `calibrate` before it measures the judge first, `fit` makes "
+        "a judge of trajectories of its solved episodes",
     )  # fmt: skip
     parser.add_argument(
         "--judge", metavar="NAME",
         help="seen:PATTERN, said:PATTERN, called:TOOL, shown:PATTERN, state:MODULE:FUNCTION, "
-        "label:NAME, or a model; without it, list the judges of the run",
+        "trajectory:FILE, label:NAME, or a model; without it, list the judges of the run",
     )  # fmt: skip
+    parser.add_argument("--to", type=Path, metavar="FILE", help="with fit: the judge's file")
     parser.add_argument(
         "--truth", metavar="label:NAME",
         help="with calibrate: take labels by people as the truth, instead of the outcome",
@@ -82,7 +88,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    measuring, path = _words(options.words)
+    mode, path = _words(options.words)
+    if mode == FIT:
+        return _fit(options, path)
+    if options.to is not None:
+        raise InputError(f"--to {options.to} has no effect without `judge fit`; drop it.")
+    measuring = mode == CALIBRATE
     on = cluster_options.on_of(options)
     if on is not None and options.judge is None:
         raise InputError(f"--on {options.on} has no effect on a list of judges; drop it.")
@@ -154,14 +165,43 @@ def loaded(name: str) -> Model:
 # ── work ─────────────────────────────────────────────────────────────
 
 
-def _words(words: Sequence[str]) -> tuple[bool, Path]:
+def _words(words: Sequence[str]) -> tuple[str, Path]:
+    """Return what is to be done (empty: judge), and the run."""
     from palaestra.store.run_folder import run_path
 
-    measuring = words[0] == "calibrate" and len(words) > 1
-    left = words[measuring:]
+    mode = words[0] if words[0] in (CALIBRATE, FIT) and len(words) > 1 else ""
+    left = words[1:] if mode else words
     if len(left) != 1:
         raise InputError(f"'{' '.join(left)}' is not one run; judge one run at a time.")
-    return measuring, run_path(left[0])
+    return mode, run_path(left[0])
+
+
+def _fit(options: argparse.Namespace, path: Path) -> int:
+    """Make a judge of trajectories of a run's solved episodes, and write its file."""
+    from palaestra.evaluation.judges.case import case_of
+    from palaestra.evaluation.judges.trajectory_features import FEATURES, trajectory_of
+    from palaestra.evaluation.judges.trajectory_judge import fit
+    from palaestra.store.run_folder import RunFolder
+
+    if options.to is None:
+        raise InputError("The file of the judge is missing; name it with --to FILE.")
+    for option in WITHOUT_EFFECT_ON_FIT:
+        if getattr(options, option):
+            raise InputError(f"--{option} has no effect with `judge fit`; drop it.")
+    with RunFolder.read(path) as opened:
+        names = choose(opened.database.phases(), options.phases)
+        episodes = [e for name in names for e in opened.database.episodes(name)][: options.n]
+    verifier = fit([trajectory_of(case_of(one)) for one in episodes if one.outcome.solved])
+    verifier.save(options.to)
+    weights = dict(zip(FEATURES, verifier.weights.tolist(), strict=True))
+    learned = {"trajectories": len(verifier.library.trajectories), "weights": weights}
+    if options.json:
+        print(json.dumps({"judge": f"trajectory:{options.to}", **learned}))
+        return 0
+    print(f"trajectory:{options.to} has learned from {learned['trajectories']} right trajectories.")
+    for name, weight in sorted(weights.items(), key=lambda one: one[1]):
+        print(f"  {weight:+.2f}  {name}")
+    return 0
 
 
 def _judge(options: argparse.Namespace, path: Path) -> tuple[Judge, list[Model]]:

@@ -1,16 +1,17 @@
 """Elements as text: the accessibility tree, the words of a page, and the numbers on its picture.
 
 All take the elements in document order, a parent before its children, in linear time. Of more than
-`LIMIT` lines the rest is left out, and a last line says how many.
+`LIMIT` lines the rest is left out, and a last line says how many. `words` (see
+`gestures/element_words.py`) are those that name elements: these need no id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
 from palaestra.core.element import Element
-from palaestra.core.gesture import Id
+from palaestra.core.gesture import Id, Words
 from palaestra.core.gestures.gesture_line import write_target
 
 LIMIT = 2000  # lines, of a text and as many marks of a picture
@@ -29,7 +30,9 @@ def is_interactive(element: Element) -> bool:
     return element.role in INTERACTIVE or "clickable" in element.states
 
 
-def tree(elements: Sequence[Element], limit: int = LIMIT) -> str:
+def tree(
+    elements: Sequence[Element], limit: int = LIMIT, words: Mapping[str, str] | None = None
+) -> str:
     """Return the accessibility tree: one element a line, indented below its parent.
 
     Left out are texts that repeat the name of what is around them, and elements without a role, a
@@ -44,11 +47,15 @@ def tree(elements: Sequence[Element], limit: int = LIMIT) -> str:
         depth[element.id] = level if silent else level + 1
         if not silent and element.id not in repeated:
             lines.append((level, element))
-    shown = (f"{'  ' * level}{described(element)}" for level, element in islice(lines, limit))
+    shown = (
+        f"{'  ' * level}{described(element, words)}" for level, element in islice(lines, limit)
+    )
     return "\n".join([*shown, *_left_out(len(lines), limit)])
 
 
-def flat(elements: Sequence[Element], limit: int = LIMIT) -> str:
+def flat(
+    elements: Sequence[Element], limit: int = LIMIT, words: Mapping[str, str] | None = None
+) -> str:
     """Return the words of a page and the elements to act on, in order, without indentation.
 
     What only groups others is left out; of named elements that hold no text, such as pictures,
@@ -67,9 +74,9 @@ def flat(elements: Sequence[Element], limit: int = LIMIT) -> str:
     for element in elements:
         if is_interactive(element):
             lines.append(element)
-        elif element.id not in without and (words := _one_line(element.name)):
-            lines.append(words)
-    shown = (one if isinstance(one, str) else described(one) for one in islice(lines, limit))
+        elif element.id not in without and (name := _one_line(element.name)):
+            lines.append(name)
+    shown = (one if isinstance(one, str) else described(one, words) for one in islice(lines, limit))
     return "\n".join([*shown, *_left_out(len(lines), limit)])
 
 
@@ -97,11 +104,21 @@ def mark_list(elements: Sequence[Element], limit: int = LIMIT) -> str:
     return "\n".join([*lines, *_left_out(len(found), limit)])
 
 
-def described(element: Element) -> str:
-    """Return an element in one line: `[12] textbox 'Name', value='Ann', focused`."""
+def described(element: Element, words: Mapping[str, str] | None = None) -> str:
+    """Return an element in one line: `[12] textbox 'Name', value='Ann', focused`.
+
+    Words that name the element take the place of the id (`'second Buy button' button 'Buy'`), and
+    are left out where they are what follows: the name, or the role of what has no name.
+    """
+    said = _said(element)
     if element.role == TEXT:
-        return _said(element)
-    return f"{write_target(Id(element.id))} {_said(element)}"
+        return said
+    called = None if words is None else words.get(element.id)
+    if called is None:
+        return f"{write_target(Id(element.id))} {said}"
+    if called == (_one_line(element.name) or element.role):
+        return said
+    return f"{write_target(Words(called))} {said}"
 
 
 def named(elements: Collection[Element], most: int = 5) -> str:

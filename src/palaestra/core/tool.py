@@ -103,6 +103,24 @@ def parse_call(text: str, tools: Sequence[Tool]) -> ToolCall:
     return checked(call, tools)
 
 
+def written_call(text: str) -> ToolCall | None:
+    """Return the tool call that a recorded action is, whatever the tools were; None if it is none.
+
+    Arguments without a name get their number.
+    """
+    if (found := _as_json(text)) is not None:
+        return found
+    if re.match(r"\s*[A-Za-z_][\w.]*\s*\(", text) is None:
+        return None
+    try:
+        call = _first_call(text.strip())
+        given = {str(n): ast.literal_eval(value) for n, value in enumerate(call.args)}
+        named = {w.arg: ast.literal_eval(w.value) for w in call.keywords if w.arg is not None}
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return ToolCall(ast.unparse(call.func), given | named)
+
+
 def checked(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
     """Return the call, if its tool exists and its arguments fit the schema.
 

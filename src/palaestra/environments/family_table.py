@@ -262,8 +262,8 @@ FAMILIES: dict[str, Family] = {
         "palaestra.environments.families.real_sites.environment:Sites",
         "",
         "after WebArena (Zhou et al. 2024) and WorkArena (Drouin et al. 2024)",
-        "a shop, a forum and a paper: real applications in a real browser, judged by their rows",
-        "Apache-2.0; django-oscar BSD-3-Clause, django-machina BSD-3-Clause, wagtail BSD-3-Clause",
+        "a shop, a forum, a paper, a code host: real applications in a real browser",
+        "Apache-2.0; django-oscar, django-machina, wagtail and Trac BSD-3-Clause",
     ),
     "stage": Family(
         "palaestra.environments.families.stage.environment:Scene",
@@ -335,5 +335,12 @@ FAMILIES: dict[str, Family] = {
         "after WebArena (Zhou et al. 2024)",
         "the same apps as web sites: pages, forms and links, read as text",
         "Apache-2.0",
+    ),
+    "weblinx": Family(
+        "palaestra.environments.families.weblinx.environment:WebLinx",
+        "",
+        "after WebLINX (Lù, Kasner and Reddy 2024)",
+        "turns of recorded demonstrations: the next action of a navigator who talks with a user",
+        "Apache-2.0; the data are not included",
     ),
 }

@@ -13,14 +13,23 @@ from palaestra.core.errors import InputError
 from palaestra.core.model import Model
 from palaestra.environments.families.synthesised.finished_folder import Made
 from palaestra.environments.families.synthesised.procedures import parse_procedure
-from palaestra.environments.families.synthesised.synthesised_tasks import is_repeated
+from palaestra.environments.families.synthesised.synthesised_tasks import (
+    SOURCES,
+    is_repeated,
+    task_lines,
+)
 from palaestra.synthesis.blueprint_stage import blueprint_stage, check_blueprint, passed
 from palaestra.synthesis.domain_file import Domain, subjects
 from palaestra.synthesis.linked_worlds import world_stage
 from palaestra.synthesis.procedure_stages import conversation_stage, path_stage
 from palaestra.synthesis.reference_dialogues import dialogue_stage, row_stage
 from palaestra.synthesis.stage_files import StageFolder
-from palaestra.synthesis.task_stage import exploration_stage, task_stage
+from palaestra.synthesis.task_stage import (
+    exploration_stage,
+    task_stage,
+    told_stage,
+    twin_stage,
+)
 
 EPISODES = ("dialogues", "conversations")
 """Stages whose lines are episodes."""
@@ -52,11 +61,16 @@ async def synthesise(
     """
     check_domain(domain, with_model=model is not None)
     settings = {**domain.model_dump(mode="json"), "model": model.name if model else None}
+    for key in ("told", "twins"):  # folders of earlier versions have no such keys
+        if not settings[key]:
+            del settings[key]
     stages = [
         blueprint_stage(domain, model),
         world_stage(domain),
         task_stage(domain, model),
         *((exploration_stage(domain, model),) if model and domain.explore else ()),
+        *((told_stage(domain),) if domain.told else ()),
+        *((twin_stage(domain),) if domain.twins else ()),
         dialogue_stage(domain),
         *((path_stage(domain), conversation_stage(domain)) if domain.procedures else ()),
     ]
@@ -89,12 +103,12 @@ def check_domain(domain: Domain, with_model: bool) -> None:
 
 def yields(made: Made) -> list[Yield]:
     """Return what each stage made, and why the rest was rejected."""
-    blueprints, explorations = made["blueprints"], made.get("explorations", [])
+    blueprints = made["blueprints"]
     kept = len(passed(blueprints))
     refused = _reasons(blueprints)
     if repeated := sum(one["toml"] is not None for one in blueprints) - kept:
         refused["another blueprint has the same name"] = repeated
-    tasks = [*made["tasks"], *explorations]
+    tasks = task_lines(made)
     solved = [number for number, one in enumerate(tasks) if one["goals"] is not None]
     twice = Counter(is_repeated(tasks, number) for number in solved)[True]
     failed = Counter(
@@ -106,8 +120,7 @@ def yields(made: Made) -> list[Yield]:
     return [
         Yield("blueprints", kept, kept + refused.total(), refused),
         Yield("worlds", len(made["worlds"]), len(made["worlds"])),
-        _of_tasks("tasks", made["tasks"]),
-        *([_of_tasks("explorations", explorations)] if "explorations" in made else ()),
+        *(_of_tasks(stage, made[stage]) for stage in SOURCES if stage in made),
         Yield("dialogues", len(made["dialogues"]), len(solved), +failed),
         *_by_procedures(made),
         Yield("rows", len(made["rows"]), len(made["rows"])),

@@ -8,6 +8,8 @@
     apps = 2
     tasks = 24       # each of `goals` goals in one of the worlds
     goals = 2
+    told = 6         # tasks in which the user tells each value when asked
+    twins = 4        # pairs of tasks beside rules, of which one forbids what the other permits
 
     [review]         # with a model: who looks at the words of tasks
     reviewers = 3
@@ -64,6 +66,8 @@ class Domain(BaseModel):
     apps: int = Field(2, ge=1, le=8)
     tasks: int = Field(20, ge=1, le=100_000)
     goals: int = Field(2, ge=1, le=8)
+    told: int = Field(0, ge=0, le=100_000)
+    twins: int = Field(0, ge=0, le=100_000)
     agent: str = "direct"  # who shows the reference, and so the form of its replies
     files: dict[str, str] = {}  # texts of blueprints, by file
     procedures: dict[str, str] = {}  # texts, by file

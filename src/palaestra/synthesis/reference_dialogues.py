@@ -19,7 +19,12 @@ from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.drawing import Drawn
 from palaestra.environments.families.apps.environment import Apps
 from palaestra.environments.families.synthesised.finished_folder import Made
-from palaestra.environments.families.synthesised.synthesised_tasks import drawn_task, is_repeated
+from palaestra.environments.families.synthesised.synthesised_tasks import (
+    SOURCES,
+    drawn_task,
+    is_repeated,
+    task_lines,
+)
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.rollout.groups import Job
 from palaestra.rollout.guarded_environment import LocalEnvironment
@@ -52,10 +57,11 @@ def dialogue_stage(domain: Domain) -> Stage:
     There is none for a task that did not pass, for one that equals an earlier one, and for one
     whose reference the environment does not call solved.
     """
-    sources = ("tasks", "explorations") if domain.explore else ("tasks",)
+    wanted = {"tasks": True, "explorations": domain.explore, "told": domain.told}
+    sources = [stage for stage in SOURCES if {**wanted, "twins": domain.twins}[stage]]
 
     async def make(made: Made, number: int) -> Sequence[JSON]:
-        lines = [line for name in sources for line in made[name]]
+        lines = task_lines(made)
         line = lines[number]
         if line["goals"] is None or is_repeated(lines, number):
             return []
@@ -64,7 +70,7 @@ def dialogue_stage(domain: Domain) -> Stage:
         return [episode_document(episode)] if episode.outcome.solved else []
 
     def count(made: Made) -> int:
-        return sum(len(made[name]) for name in sources)
+        return len(task_lines(made))
 
     return Stage("dialogues", ("worlds", *sources), count, make)
 

@@ -7,15 +7,31 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
 
 from palaestra.core.model import Model
+from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.composing.composition import Composer, Composition
 from palaestra.environments.families.apps.composing.gate import rejection
+from palaestra.environments.families.apps.population import START, world_template
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.synthesised.finished_folder import Made
-from palaestra.environments.families.synthesised.lines import Worded, suite_of, world_of, written
+from palaestra.environments.families.synthesised.lines import (
+    SIZE,
+    Worded,
+    suite_of,
+    world_of,
+    written,
+)
 from palaestra.environments.families.synthesised.linked_goals import linked_atoms
+from palaestra.environments.families.synthesised.operated_goals import (
+    RULES,
+    TOLD,
+    operated,
+    operated_line,
+)
 from palaestra.store.codec import JSON
 from palaestra.synthesis.committee import reworded
 from palaestra.synthesis.domain_file import Domain, Explore, Review
@@ -92,6 +108,67 @@ def exploration_stage(domain: Domain, model: Model) -> Stage:
             world.close()
 
     return Stage("explorations", ("worlds",), lambda made: explore.explorations, make)
+
+
+def told_stage(domain: Domain) -> Stage:
+    """Return the stage that makes tasks whose values the user tells; lines as of `tasks`."""
+
+    async def make(made: Made, number: int) -> Sequence[JSON]:
+        at = number % len(made["worlds"])
+        rng = random.Random(f"told {domain.seed} {number}")
+        return [{"world": at, **line} for line in _through(TOLD, made["worlds"][at], rng)]
+
+    return Stage("told", ("worlds",), lambda made: domain.told, make)
+
+
+def twin_stage(domain: Domain) -> Stage:
+    """Return the stage that makes pairs of tasks beside rules; two lines as of `tasks` each.
+
+    One of the two is forbidden. Which of them comes first is drawn.
+    """
+
+    async def make(made: Made, number: int) -> Sequence[JSON]:
+        at = number % len(made["worlds"])
+        rng = random.Random(f"twins {domain.seed} {number}")
+        return [{"world": at, **line} for line in _through(RULES, made["worlds"][at], rng)]
+
+    return Stage("twins", ("worlds",), lambda made: domain.twins, make)
+
+
+def _through(operator: str, line: Mapping[str, Any], rng: random.Random) -> list[dict[str, JSON]]:
+    """Return lines of one drawn goal through an operator, of which all pass the gate.
+
+    The first one has the reasons of rejection of earlier draws.
+    """
+    suite = suite_of(line, user=True)
+    rejected: Counter[str] = Counter()
+    kinds = (False, True) if operator == RULES else (False,)
+    with closing(world_of(line, suite)) as world:
+        for _ in range(TRIES):
+            seed = rng.getrandbits(32)
+            tasks = [operated(world, operator, seed, permitted=one) for one in kinds]
+            found = [task for task in tasks if task is not None]
+            if len(found) < len(kinds):
+                rejected["a goal has nothing to be about, or no rule or too few values fit"] += 1
+                continue
+            reasons = [_rejection(suite, line, task, rng) for task in found]
+            if reason := next(filter(None, reasons), None):
+                rejected[reason.partition(":")[0]] += 1
+                continue
+            pairs = list(zip(found, kinds, strict=True))
+            lines = [operated_line(operator, seed, task, one) for task, one in pairs]
+            made = [{**one, "rejected": {}} for one in rng.sample(lines, len(lines))]
+            return [{**made[0], "rejected": dict(rejected)}, *made[1:]]
+    return [{"goals": None, "rejected": dict(rejected)}]
+
+
+def _rejection(
+    suite: Suite, line: Mapping[str, Any], task: Composition, rng: random.Random
+) -> str | None:
+    """Return why the gate rejects a task in its world, with what it plants there."""
+    template = task.planted(world_template(suite, SIZE, line["seed"]))
+    with closing(World(suite, template, START)) as planted:
+        return rejection(planted, task, rng)
 
 
 def composed(

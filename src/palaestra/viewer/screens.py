@@ -13,19 +13,16 @@ from functools import lru_cache
 
 from palaestra.core.element import Element
 from palaestra.core.element_text import described, is_interactive, marked
-from palaestra.core.environment import Action, Capability, Environment, Sight
+from palaestra.core.environment import Capability, Environment, Sight
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError, PalaestraError
 from palaestra.core.gesture import Gesture, Point, Target
-from palaestra.core.gestures.dialects import dialect, read_single
-from palaestra.core.gestures.gesture_line import read_line
-from palaestra.core.gestures.gesture_tools import gesture_of
 from palaestra.core.gestures.locating import element_of, point_of
 from palaestra.core.rare_capabilities import sight_of
 from palaestra.environments import registry
 from palaestra.environments.shared.png_images import size_of
-from palaestra.environments.wrappers.knobs import split
 from palaestra.evaluation.attribution.turn_replay import TurnReplay
+from palaestra.evaluation.running.shown_demonstrations import gesture_of_action
 from palaestra.viewer.message_views import picture_urls
 from palaestra.viewer.texts import line
 
@@ -73,17 +70,6 @@ def has_screens(environment: str) -> bool:
     return {Capability.PICTURE, Capability.ELEMENTS} <= spec.capabilities and (
         len(spec.players) == 1
     )
-
-
-def gesture_of_action(environment: str, action: Action) -> Gesture | None:
-    """Return the gesture that a recorded action of an environment is; None if it is none."""
-    with suppress(InputError):
-        named = split(environment)[1].get("dialect")
-        if named is not None:
-            with suppress(InputError):
-                return read_single(action.text, dialect(named))
-        return gesture_of(action.call) if action.call else read_line(action.text)
-    return None
 
 
 def turn_screens(episode: Episode, index: int) -> TurnScreens:

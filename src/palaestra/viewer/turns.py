@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from palaestra.core.environment import Observation, Transition
 from palaestra.core.episode import Episode, Step, together
 from palaestra.core.graph import Call
+from palaestra.evaluation.running.shown_demonstrations import gesture_of_action
 from palaestra.evaluation.statistics.costs import Prices, known_money
 from palaestra.evaluation.statistics.player_results import forfeit_reason
 from palaestra.runtime.visible_text import visible
@@ -20,7 +21,7 @@ from palaestra.store.database import Database
 from palaestra.store.ranges import Span, events_between, position_after, turn_events
 from palaestra.viewer.advantages import Credits
 from palaestra.viewer.message_views import picture_urls
-from palaestra.viewer.screens import gesture_of_action, has_screens
+from palaestra.viewer.screens import has_screens
 from palaestra.viewer.texts import Change, Text, changes, cut, line
 from palaestra.viewer.tokens import Token, TokenTexts, numbers, tokens_of
 from palaestra.viewer.world_views import WorldView, without_world, world_view

@@ -71,6 +71,25 @@ def test_marks_number_the_picture_and_are_targets() -> None:
     assert gone.observation.text == "There is no mark #9: they go from #1 to #4."
 
 
+def test_targets_by_words_are_named_by_the_oracle_and_shown_in_place_of_ids() -> None:
+    environment, first = begun("?targets=words&observation=text")
+    shown = "Order\ntextbox 'Name'\ncombobox 'Size'\ncheckbox 'I agree'\nbutton 'Order'\n"
+    assert shown in first.text and "[" not in first.text
+    assert "click 'Submit'" in environment.instructions
+    assert "with its [id]" not in environment.instructions
+    said = []
+    while plan := environment.oracle():
+        said.append(plan[0].text)
+        last = environment.step(plan[0])
+    assert last.success
+    assert [line.partition("' ")[0] for line in said] == [
+        "type 'Name",
+        "select 'Size",
+        "click 'I agree'",
+        "click 'Order'",
+    ]
+
+
 def test_the_numbers_of_a_picture_are_drawn_at_their_boxes() -> None:
     environment, first = begun("?observation=picture")
     plain = first.images[0].data
@@ -95,6 +114,8 @@ def test_the_numbers_of_a_picture_are_drawn_at_their_boxes() -> None:
         ("babyai/GoToLocalS5N2?observation=tree", "observation=tree needs 'elements'"),
         ("babyai/GoToLocalS5N2?observation=tree+picture", "which 'GoToLocalS5N2' does not declare"),
         ("babyai/GoToLocalS5N2?dialect=openai", "dialect=openai needs 'elements'"),
+        ("babyai/GoToLocalS5N2?targets=words", "targets=words needs 'elements'"),
+        (f"{FORM}?targets=words&dialect=openai", "'targets' and 'dialect', which has its own"),
         (
             f"{FORM}?observation=tree+tree",
             "is not valid; give diff, image, pixels, blank, or views",
@@ -110,8 +131,11 @@ def test_what_does_not_go_is_refused_in_one_sentence(id: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-def test_views_in_a_dialect_keep_the_contract(clause: Callable[[Subject], None]) -> None:
-    query = "dialect=webarena&observation=tree+marks&errors=0.3&budget=9"
+@pytest.mark.parametrize("targets", ["dialect=webarena", "targets=words"])
+def test_views_and_targets_keep_the_contract(
+    targets: str, clause: Callable[[Subject], None]
+) -> None:
+    query = f"{targets}&observation=tree+marks&errors=0.3&budget=9"
     clause(Subject.of(f"{FORM}?{query}", steps=4, per_split=1))
 
 

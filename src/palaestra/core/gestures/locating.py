@@ -14,7 +14,7 @@ from palaestra.core.gesture import Gesture, Id, Mark, Point, Target, Words
 from palaestra.core.gestures.gesture_line import write_target
 
 _ARTICLES = frozenset(("the", "a", "an"))
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 _ROLES: dict[str, tuple[str, ...]] = {
     "button": ("button",),
     "checkbox": ("checkbox",),
@@ -34,6 +34,23 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "textbox": ("textbox", "field", "box", "input"),
 }
 """The words by which people call elements of a role."""
+
+
+def without_articles(asked: Sequence[str]) -> list[str]:
+    """Return words without "the", "a" and "an"."""
+    return [word for word in asked if word not in _ARTICLES]
+
+
+def role_words(element: Element) -> tuple[str, ...]:
+    """Return the words by which people call elements of its role."""
+    return _ROLES.get(element.role, (element.role.lower(),))
+
+
+def spoken(element: Element) -> set[tuple[str, ...]]:
+    """Return its name with each word for its role, in either order, in words without articles."""
+    name = without_articles(words(element.name))
+    called = role_words(element)
+    return {(*name, role) for role in called} | {(role, *name) for role in called}
 
 
 def element_of(target: Target, elements: Sequence[Element]) -> Element:
@@ -125,9 +142,9 @@ def _worded(text: str, elements: Sequence[Element]) -> Element:
     acted_on = [element for element in elements if is_interactive(element)]
     if found := _called(asked, acted_on, elements):
         return _only(text, found)
-    plain = [word for word in asked if word not in _ARTICLES]
-    if plain and plain[0] in _ORDINALS:
-        place, rest = _ORDINALS.index(plain[0]), plain[1:]
+    plain = without_articles(asked)
+    if plain and plain[0] in ORDINALS:
+        place, rest = ORDINALS.index(plain[0]), plain[1:]
         if place < len(found := _called(rest, acted_on, elements) or _best(rest, acted_on)):
             return found[place]
     for among in (acted_on, elements):
@@ -144,20 +161,11 @@ def _called(
     for among in (acted_on, elements):
         if found := [element for element in among if words(element.name) == [*asked]]:
             return found
-    plain = [word for word in asked if word not in _ARTICLES]
+    plain = tuple(without_articles(asked))
     for among in (acted_on, elements):
-        if found := [element for element in among if _is_called(element, plain)]:
+        if found := [element for element in among if plain in spoken(element)]:
             return found
     return []
-
-
-def _is_called(element: Element, plain: Sequence[str]) -> bool:
-    """Return whether words are an element's role and name, in either order."""
-    called = _ROLES.get(element.role, (element.role.lower(),))
-    if not plain or (plain[0] not in called and plain[-1] not in called):
-        return False
-    name = [word for word in words(element.name) if word not in _ARTICLES]
-    return any([*name, role] == plain or [role, *name] == plain for role in called)
 
 
 def _best(plain: Sequence[str], elements: Sequence[Element]) -> list[Element]:

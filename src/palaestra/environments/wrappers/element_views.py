@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from palaestra.core.element import Element
 from palaestra.core.element_text import flat, mark_list, tree
 from palaestra.core.environment import (
     Action,
@@ -13,9 +15,11 @@ from palaestra.core.environment import (
     Spec,
     Transition,
 )
+from palaestra.core.gestures.element_words import words_of
 from palaestra.core.message import Image
 from palaestra.core.rare_capabilities import caption_of, elements_of, picture_of
 from palaestra.environments.shared.marked_picture import with_marks
+from palaestra.environments.wrappers.word_targets import WordTargets
 from palaestra.environments.wrappers.wrapper import (
     Wrapper,
     require_capability,
@@ -26,10 +30,10 @@ VIEWS = ("tree", "text", "changes", "marks", "picture")
 PICTURED = frozenset(("marks", "picture"))  # views that have an image
 
 ABOUT = {
-    "tree": "You see a page as its tree of elements, each with its [id].",
-    "text": "You see the words of a page, and what can be acted on with its [id].",
+    "tree": "You see a page as its tree of elements{}.",
+    "text": "You see the words of a page, and what can be acted on{}.",
     "changes": (
-        "You see the words of a page, and what can be acted on with its [id]; after each gesture "
+        "You see the words of a page, and what can be acted on{}; after each gesture "
         "only what the page did not show before."
     ),
     "marks": "You see a picture of a page, in which what can be acted on has a #number.",
@@ -43,12 +47,14 @@ class View(Wrapper):
     `tree` and `text` are texts, `changes` is the lines of `text` that were not there before the
     gesture, `picture` is an image, and `marks` an image with numbers and their list; several are
     joined by "+". Before them stands what no view shows: the goal, or what came
-    of the last gesture. An invalid action is answered in words only.
+    of the last gesture. An invalid action is answered in words only. With `targets=words`, texts
+    show no id of what words name.
     """
 
     def __init__(self, inner: Environment, value: str = "tree") -> None:
         super().__init__(inner, value)
         self._views = value.split("+")
+        self._by_words = isinstance(inner, WordTargets)
         self._before: set[str] = set()  # the lines before the gesture
 
     @classmethod
@@ -62,11 +68,13 @@ class View(Wrapper):
 
     @property
     def instructions(self) -> str:
-        return "\n".join([self.inner.instructions, *(ABOUT[view] for view in self._views)])
+        ids = "" if self._by_words else " with its [id]"
+        about = (ABOUT[view].format(ids) for view in self._views)
+        return "\n".join([self.inner.instructions, *about])
 
     def step(self, action: Action) -> Transition:
         if "changes" in self._views:
-            self._before = set(flat(elements_of(self.inner)).splitlines())
+            self._before = set(self._as_text(flat, elements_of(self.inner)).splitlines())
         return super().step(action)
 
     def after_reset(self, observation: Observation) -> Observation:
@@ -84,11 +92,11 @@ class View(Wrapper):
         for view in self._views:
             match view:
                 case "tree":
-                    texts.append(tree(elements))
+                    texts.append(self._as_text(tree, elements))
                 case "text":
-                    texts.append(flat(elements))
+                    texts.append(self._as_text(flat, elements))
                 case "changes":
-                    lines = flat(elements).splitlines()
+                    lines = self._as_text(flat, elements).splitlines()
                     texts += [line for line in lines if line not in self._before]
                 case "marks":
                     texts.append(mark_list(elements))
@@ -97,6 +105,9 @@ class View(Wrapper):
                     images.append(Image.of(picture))
         text = "\n".join(filter(None, texts))
         return replace(observation, text=text, images=tuple(images))
+
+    def _as_text(self, view: Callable[..., str], elements: Sequence[Element]) -> str:
+        return view(elements, words=words_of(elements) if self._by_words else None)
 
 
 def is_view(value: str) -> bool:

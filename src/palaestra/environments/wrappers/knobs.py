@@ -11,6 +11,8 @@
 `observation=tree`      views of a page in place of its text, where elements are declared: `tree`,
                         `text`, `marks`, `picture`, or several, as `tree+picture` (see
                         `element_views.py`)
+`targets=words`         the oracle names elements by words where these fit one only, and views show
+                        no ids of those (see `word_targets.py`)
 `dialect=NAME`          gestures are written as another system's actions: `browsergym`, `webarena`,
                         `pyautogui`, … (see `core/gestures/dialects.py`)
 `reward=sparse`         1 at success and 0 elsewhere
@@ -67,6 +69,7 @@ from palaestra.environments.wrappers.observation_wrappers import (
     Turns,
 )
 from palaestra.environments.wrappers.preference_wrappers import Calls, Profile, SpendingBudget
+from palaestra.environments.wrappers.word_targets import WordTargets
 from palaestra.environments.wrappers.wrapper import Wrapper
 
 KNOBS: dict[str, tuple[type[Wrapper], str]] = {
@@ -74,6 +77,7 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "errors": (Errors, "a share from 0 to 1"),
     "stale": (Stale, "a share from 0 to 1"),
     "partial": (Partial, "a share from 0 to 1"),
+    "targets": (WordTargets, "words"),
     "observation": (Diff, "diff, image, pixels, blank, or views joined by +: " + ", ".join(VIEWS)),
     "dialect": (InDialect, ", ".join(DIALECTS)),
     "actions": (Actions, "listed, numbered, tool"),
@@ -90,7 +94,8 @@ KNOBS: dict[str, tuple[type[Wrapper], str]] = {
 }
 """Knob -> (wrapper, allowed values); the first is the innermost.
 
-`Look` implements `LOOKS`, and `View` the views of elements.
+`Look` implements `LOOKS`, and `View` the views of elements, which asks whether the wrapper next to
+it is `WordTargets`.
 """
 
 LOOKS = ("image", "pixels", "blank")
@@ -117,6 +122,8 @@ def split(id: str) -> tuple[str, dict[str, str]]:
     seen = found.get("observation")
     if seen is not None and seen != "diff" and not found.keys().isdisjoint(("stale", "partial")):
         raise InputError(f"observation={seen} shows what stale and partial hide; leave one.")
+    if "targets" in found and "dialect" in found:
+        raise InputError(f"'{id}' sets 'targets' and 'dialect', which has its own; leave one.")
     return plain, found
 
 

@@ -91,13 +91,53 @@ def render_case(case: Case, longest: int) -> str:
     if case.author:
         head = f"Author of the actions: {case.author}\n{head}"
     turns = [_render_turn(number, turn) for number, turn in enumerate(case.turns, 1)]
-    tail = "".join(f"Checked afterwards: {e.probe}\nShown: {e.seen}\n" for e in case.evidence)
+    tail = "".join(map(_render_evidence, case.evidence))
     room = longest - len(head) - len(tail)
     first, last = _fitting([len(turn) for turn in turns], room)
     if first + last < len(turns):
         cut = CUT.format(len(turns) - first - last)
         turns = [*turns[:first], cut, *turns[len(turns) - last :]]
     return f"{head}{''.join(turns)}{tail}"
+
+
+def render_windows(case: Case, longest: int, overlap: int) -> list[str]:
+    """Render the case as overlapping texts that leave out no turn.
+
+    Args:
+        case: an episode.
+        longest: of each text, about; one of a single long turn may be longer.
+        overlap: turns that a text repeats of the one before, as far as they leave room for another.
+
+    Returns:
+        at least one text; the last one has the evidence.
+    """
+    turns = [_render_turn(number, turn) for number, turn in enumerate(case.turns, 1)]
+    bounds, first = [], 0
+    while True:
+        end, size = first, 0
+        while end < len(turns) and (end == first or size + len(turns[end]) <= longest):
+            size += len(turns[end])
+            end += 1
+        bounds.append((first, end))
+        if end >= len(turns):
+            break
+        # The repeated turns and the next new one must fit, so that each window brings something.
+        first = end
+        while first > end - overlap and first > bounds[-1][0] + 1:
+            if sum(map(len, turns[first - 1 : end + 1])) > longest:
+                break
+            first -= 1
+    head = replace(case, turns=(), evidence=())
+    texts = []
+    for number, (first, end) in enumerate(bounds, 1):
+        part = f"Part {number} of {len(bounds)} of the record:\n{''.join(turns[first:end])}"
+        texts.append(render_case(head, longest) + part)
+    texts[-1] += "".join(map(_render_evidence, case.evidence))
+    return texts
+
+
+def _render_evidence(evidence: Evidence) -> str:
+    return f"Checked afterwards: {evidence.probe}\nShown: {evidence.seen}\n"
 
 
 def _render_turn(number: int, turn: CaseTurn) -> str:

@@ -1,7 +1,8 @@
 """The model judge: any model, prompted with a rubric, whose reply is parsed strictly.
 
-The model reads the whole case (a case that is too long loses its middle turns) and is decoded
-greedily, so the same case gets the same verdict.
+The model reads the whole case: one that is too long loses its middle turns, or is read in
+overlapping windows if the rubric says so (`Rubric.windows`). It is decoded greedily, so the same
+case gets the same verdict.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from palaestra.core.errors import ContextTooLong, InfrastructureFault
 from palaestra.core.message import Message, system, user
 from palaestra.core.model import Generation, Model, Prompt, Sampling
-from palaestra.evaluation.judges.case import Case, render_case
+from palaestra.evaluation.judges.case import Case, render_case, render_windows
 from palaestra.evaluation.judges.rubric import SOLVED, Rubric, choice_in, reason_in
 from palaestra.evaluation.judges.verdict import Choice, Cost, Judge, Preference, Verdict
 
@@ -25,6 +26,11 @@ PAIR = (
     "Two agents worked on the same task. Which of them came closer to what the task asks?\n"
     "Answer with one line, exactly so:\nBetter: A, or Better: B, or Better: equal"
 )
+WINDOW = (
+    "You see one part of the record. Answer by what this part shows: yes to a criterion that must "
+    "hold in every part if nothing here breaks it, yes to any other if it is fulfilled here."
+)
+OVERLAP = 2  # turns that a window repeats of the one before
 LONGEST = 6_000  # characters of a rendered case; a longer one loses its middle turns
 
 
@@ -56,10 +62,14 @@ class ModelJudge(Judge):
     @property
     def rule(self) -> str:
         prompt = f"{INSTRUCTION}\n{self._rubric.form}"
+        if self._rubric.windows:
+            prompt = f"{prompt}\n{WINDOW} {OVERLAP}"
         return f"{self.model.name}\n{prompt}\n{self._sampling}\n{self._longest}"
 
     async def judge(self, case: Case) -> Verdict:
-        """Return the weighted share of criteria that hold; no verdict if the reply is malformed."""
+        """Return the weighted share of criteria that hold; no verdict if a reply is malformed."""
+        if self._rubric.windows:
+            return await self._in_windows(case)
         record = render_case(case, self._longest)
         try:
             reply, cost = await ask(self.model, [
@@ -73,8 +83,33 @@ class ModelJudge(Judge):
             return self.verdict(None, f"not in the form: {why}: {reply.text[:200]!r}", cost)
         return self.verdict(value, reason_in(reply.text), cost)
 
+    async def _in_windows(self, case: Case) -> Verdict:
+        """Ask for each window of the record; the model reads what held in those before."""
+        found: list[dict[int, bool]] = []
+        reasons, cost = list[str](), Cost()
+        for text in render_windows(case, self._longest, OVERLAP):
+            held = self._rubric.merged(found) if found else {}
+            said = ", ".join(f"{n}: {'yes' if yes else 'no'}" for n, yes in held.items())
+            before = f"By the parts before: {said}\n" if said else ""
+            try:
+                reply, spent = await ask(self.model, [
+                    system(f"{INSTRUCTION} {WINDOW}"), user(f"{text}\n{before}{self._rubric.form}"),
+                ], self._sampling)  # fmt: skip
+                cost += spent
+                found.append(self._rubric.answers(reply.text))
+            except (ContextTooLong, InfrastructureFault) as why:
+                reason = f"the model gave no reply for window {len(found) + 1}: {why}"
+                return self.verdict(None, reason, cost)
+            except ValueError as why:
+                reason = f"window {len(found) + 1} not in the form: {why}: {reply.text[:200]!r}"
+                return self.verdict(None, reason, cost)
+            reasons += [reason] if (reason := reason_in(reply.text)) else []
+        return self.verdict(self._rubric.share(self._rubric.merged(found)), " ".join(reasons), cost)
+
     async def prefer(self, a: Case, b: Case) -> Preference:
-        """Compare both cases in one prompt, in this order."""
+        """Compare both cases in one prompt, in this order; by their verdicts, with windows."""
+        if self._rubric.windows:
+            return await super().prefer(a, b)
         half = self._longest // 2
         both = f"Agent A:\n{render_case(a, half)}\nAgent B:\n{render_case(b, half)}\n{PAIR}"
         try:

@@ -3,6 +3,7 @@
     seen:PATTERN, said:PATTERN, called:TOOL, shown:PATTERN      a rule (see `rule_judges.py`)
     state:MODULE:FUNCTION                                       a check of the last state
     label:NAME                                                  labels that people gave
+    trajectory:FILE                                             see `trajectory_judge.py`
     anything else                                               a model with a rubric
 
 With probes (fixed, or planned by a model) each of them becomes an active judge (`active_judge.py`).
@@ -29,6 +30,7 @@ from palaestra.evaluation.judges.rule_judges import (
     StateJudge,
     state_check,
 )
+from palaestra.evaluation.judges.trajectory_judge import TrajectoryJudge
 from palaestra.evaluation.judges.verdict import Judge
 
 CONTEXT = 4096  # tokens of a question to a model in this process
@@ -70,6 +72,8 @@ def make_judge(
         inner = RuleJudge(kind, rest)
     elif kind == "label" and rest:
         inner = LabelJudge(rest, labels)
+    elif kind == "trajectory" and rest:
+        inner = TrajectoryJudge(Path(rest))
     elif kind == "state" and rest:
         inner = StateJudge(wanted.name, state_check(rest), make_env)
     else:

@@ -6,6 +6,15 @@ A rubric is a question with numbered criteria, each answered yes or no:
     question = "Was the bill paid?"
     criteria = ["The bill of the task was paid.", {text = "Nothing else was paid.", weight = 2}]
 
+With `windows = true` a judge reads a long record in overlapping windows, and answers the criteria
+for each (He et al. 2025, VitaBench). A criterion then holds if it does in some window, or, with
+`always = true`, in all of them:
+
+    [rubric]
+    question = "Was the bill paid, and nothing else?"
+    windows = true
+    criteria = ["The bill was paid.", {text = "Nothing else was paid.", always = true}]
+
 A reply in another format is no verdict: a judge that rambles, refuses or contradicts itself
 reveals nothing about the agent.
 """
@@ -14,7 +23,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +32,7 @@ from palaestra.core.errors import InputError, UnknownName
 from palaestra.evaluation.judges.verdict import Choice
 
 ANSWER = re.compile(r"\s*(\d+)\s*[:.)]\s*(yes|no)\s*[.]?\s*", re.IGNORECASE)
+KEYS = ("question", "criteria", "windows")
 BETTER = re.compile(r"\s*better\s*:\s*(a|b|equal)\s*[.]?\s*", re.IGNORECASE)
 
 
@@ -32,6 +42,7 @@ class Criterion:
 
     text: str
     weight: float = 1.0
+    always: bool = False  # with windows: it must hold in each of them, and not only in one
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +51,15 @@ class Rubric:
 
     question: str
     criteria: tuple[Criterion, ...]
+    windows: bool = False  # a long record is read in overlapping windows
 
     @property
     def form(self) -> str:
         """The question and the reply format, as text for the judge."""
-        asked = "\n".join(f"{i}. {c.text}" for i, c in enumerate(self.criteria, 1))
+        asked = "\n".join(
+            f"{i}. {c.text}{' (in every part)' if c.always else ''}"
+            for i, c in enumerate(self.criteria, 1)
+        )
         example = "\n".join(f"{i}: yes or no" for i in range(1, len(self.criteria) + 1))
         return (
             f"{self.question}\n{asked}\n\nAnswer each criterion on a line of its own, exactly so:\n"
@@ -52,7 +67,28 @@ class Rubric:
         )
 
     def value(self, reply: str) -> float:
-        """Return the weighted share of criteria answered yes.
+        """Return the weighted share of criteria answered yes; raises ValueError like `answers`."""
+        return self.share(self.answers(reply))
+
+    def share(self, answers: Mapping[int, bool]) -> float:
+        """Return the weighted share of criteria that hold.
+
+        Args:
+            answers: whether each holds, by its number, from 1.
+        """
+        total = sum(criterion.weight for criterion in self.criteria)
+        held = sum(c.weight for i, c in enumerate(self.criteria, 1) if answers[i])
+        return held / total
+
+    def merged(self, windows: Sequence[Mapping[int, bool]]) -> dict[int, bool]:
+        """Return which criteria hold in a record, by the answers for its windows so far."""
+        return {
+            number: (all if criterion.always else any)(answers[number] for answers in windows)
+            for number, criterion in enumerate(self.criteria, 1)
+        }
+
+    def answers(self, reply: str) -> dict[int, bool]:
+        """Return whether each criterion was answered yes, by its number.
 
         Raises:
             ValueError: the reply is malformed; the message says why.
@@ -71,9 +107,7 @@ class Rubric:
             raise ValueError(f"it answers criterion {strange[0]}, which does not exist")
         if missing := sorted(wanted - set(answers)):
             raise ValueError(f"it does not answer criterion {missing[0]}")
-        total = sum(criterion.weight for criterion in self.criteria)
-        held = sum(c.weight for i, c in enumerate(self.criteria, 1) if answers[i])
-        return held / total
+        return answers
 
 
 SOLVED = Rubric(
@@ -113,7 +147,7 @@ def read_rubric(path: Path) -> Rubric:
 
 
 def rubric_of(found: Mapping[str, Any], name: str = "given") -> Rubric:
-    """Make a rubric from a table with `criteria` and, optionally, a `question`.
+    """Make a rubric from a table with `criteria` and, optionally, `question` and `windows`.
 
     Args:
         found: the table.
@@ -123,19 +157,31 @@ def rubric_of(found: Mapping[str, Any], name: str = "given") -> Rubric:
         InputError: the table is not a rubric.
     """
     for key in found:
-        if key not in ("question", "criteria"):
-            raise UnknownName("key of a rubric", key, ("question", "criteria"))
+        if key not in KEYS:
+            raise UnknownName("key of a rubric", key, KEYS)
     criteria = found.get("criteria")
     if not isinstance(criteria, (list, tuple)) or not criteria:
         raise InputError(f"The rubric {name} has no criteria; give at least one.")
-    return Rubric(str(found.get("question", SOLVED.question)), tuple(_read(c) for c in criteria))
+    windows = found.get("windows", False)
+    if not isinstance(windows, bool):
+        raise InputError(f"`windows` of the rubric {name} is {windows!r}; write true or false.")
+    read = tuple(_read(c) for c in criteria)
+    if not windows and any(criterion.always for criterion in read):
+        raise InputError(
+            f"A criterion of the rubric {name} is to hold `always`, that is, in each window, but "
+            "the record is read as a whole; add windows = true, or drop `always`."
+        )
+    return Rubric(str(found.get("question", SOLVED.question)), read, windows)
 
 
 def _read(given: Any) -> Criterion:
     if isinstance(given, str) and given.strip():
         return Criterion(given)
-    if isinstance(given, dict) and set(given) <= {"text", "weight"} and given.get("text"):
-        weight = given.get("weight", 1.0)
-        if isinstance(weight, (int, float)) and not isinstance(weight, bool) and weight > 0:
-            return Criterion(str(given["text"]), float(weight))
-    raise InputError(f"{given!r} is not a criterion; give a sentence, or {{text, weight above 0}}.")
+    if isinstance(given, dict) and set(given) <= {"text", "weight", "always"} and given.get("text"):
+        weight, always = given.get("weight", 1.0), given.get("always", False)
+        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if number and weight > 0 and isinstance(always, bool):
+            return Criterion(str(given["text"]), float(weight), always)
+    raise InputError(
+        f"{given!r} is not a criterion; give a sentence, or {{text, weight above 0, always}}."
+    )

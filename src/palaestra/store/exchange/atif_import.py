@@ -24,6 +24,7 @@ from palaestra.core.model import Finish
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Split, Task
 from palaestra.store.codec import JSON
+from palaestra.store.exchange.invalid_documents import understood
 from palaestra.store.exchange.messages import observation_json, written
 from palaestra.store.exchange.plain_json import (
     REST,
@@ -35,7 +36,6 @@ from palaestra.store.exchange.plain_json import (
     read_documents,
     speaker,
     thoughts,
-    understood,
     unjudged,
     whole,
 )

@@ -12,6 +12,7 @@ from palaestra.store.exchange.episode_schema import read_json
 from palaestra.store.exchange.inspect_import import read_inspect
 from palaestra.store.exchange.otel_import import read_otel
 from palaestra.store.exchange.plain_json import read_bytes, read_documents
+from palaestra.store.exchange.weblinx_import import read_weblinx
 from palaestra.store.parquet import ParquetTrace
 
 
@@ -28,6 +29,7 @@ READERS = {
     "otel": read_otel,
     "atif": read_atif,
     "json": read_json,
+    "weblinx": read_weblinx,
 }
 
 
@@ -54,7 +56,8 @@ def detect(path: Path) -> str:
     if path.is_dir():
         if (path / "run.json").exists():
             raise InputError(f"{path} is a run already; use it as a RUN.")
-        return "atif"
+        replays = (*path.glob("*/replay.json"), *path.glob("demonstrations/*/replay.json"))
+        return "weblinx" if replays else "atif"
     if path.suffix == ".parquet":
         return "parquet"
     if read_bytes(path).startswith(b"PK"):

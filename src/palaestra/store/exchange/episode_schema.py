@@ -16,12 +16,12 @@ from typing import Any
 from palaestra.core.episode import Episode
 from palaestra.core.errors import InputError
 from palaestra.store.codec import JSON
+from palaestra.store.exchange.invalid_documents import understood
 from palaestra.store.exchange.plain_json import (
     built,
     check_version,
     plain,
     read_documents,
-    understood,
     write_lines,
 )
 from palaestra.store.schema import FORMAT

@@ -31,6 +31,7 @@ from palaestra.core.model import Finish
 from palaestra.core.outcome import Outcome
 from palaestra.core.task import Split, Task
 from palaestra.store.codec import JSON
+from palaestra.store.exchange.invalid_documents import understood
 from palaestra.store.exchange.messages import observation_json
 from palaestra.store.exchange.otel import FAILED
 from palaestra.store.exchange.plain_json import (
@@ -43,7 +44,6 @@ from palaestra.store.exchange.plain_json import (
     plain,
     read_documents,
     speaker,
-    understood,
     unjudged,
     whole,
 )

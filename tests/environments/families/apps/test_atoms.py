@@ -13,11 +13,11 @@ from palaestra.environments.families.apps.composing.goal import MAIN, Atom, Call
 from palaestra.environments.families.apps.composing.verifier import Wanted
 from palaestra.environments.families.apps.composing.wrong_solutions import wrong_solutions
 from palaestra.environments.families.apps.population import START, world_template
-from palaestra.environments.families.apps.setting import Setting, life, office
+from palaestra.environments.families.apps.setting import Setting, brand, life, office
 from palaestra.environments.families.apps.state import Row
 from palaestra.environments.families.apps.world import World
 
-SETTINGS = {"life": life, "office": office}
+SETTINGS = {"life": life, "office": office, "brand": brand}
 WORLDS = 16
 TRIES = 20  # until there is a goal: most entities have no rows of the person, or few
 
@@ -34,7 +34,8 @@ def cases() -> list[tuple[str, str]]:
     anywhere = {"add", "change", "delete", "count", "look up"}
     found = [("life", name) for name in kinds(life())]
     seen = {name for _, name in found} - anywhere
-    return found + [("office", name) for name in kinds(office()) if name not in seen]
+    found += [("office", name) for name in kinds(office()) if name not in seen]
+    return found + [("brand", name) for name in kinds(brand())]
 
 
 def draws(where: str, name: str, number: int) -> Iterator[tuple[World, Composition | None, str]]:

@@ -41,6 +41,17 @@ CASES = [
     ("hotel", "quote", "change_booking quote_change", "broken"),
     ("hotel", "cancelled last", "add_service cancel_booking list_bookings", KEPT),
     ("hotel", "cancelled last", "cancel_booking allow_late_checkout", "broken"),
+    ("support", "articles", "search_orders knowledge.list_articles return_order", KEPT),
+    ("support", "articles", "return_order knowledge.search_articles", "broken"),
+    ("support", "confirmation", "user.confirms book_repair", KEPT),
+    ("support", "confirmation", "user.confirms book_repair return_order", "broken"),
+    ("services", "confirmation", "list_notes user.confirms delivery.order_meal", KEPT),
+    ("services", "confirmation", "user.confirms travel.book_trip reserve_table", "broken"),
+    ("services", "confirmation", "travel.cancel_booking user.confirms", "broken"),
+    ("services", "notes", "list_notes delivery.order_meal delivery.order_meal", KEPT),
+    ("services", "notes", "delivery.order_meal list_notes", "broken"),
+    ("services", "old trips first", "travel.cancel_booking travel.book_trip", KEPT),
+    ("services", "old trips first", "travel.book_trip travel.cancel_booking", "broken"),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from palaestra.core.task import Split, Task
 from palaestra.environments.conformance.checking import check_clause
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
-from palaestra.environments.registry import tasks
+from palaestra.environments.registry import make, tasks
 from tests.browser.needed import without_miniwob
 
 if why := without_miniwob():
@@ -48,6 +49,21 @@ def test_the_solver_solves_its_pages(name: str) -> None:
                 last = world.step(left[0])
                 assert last.valid, last.observation.text
             assert last.success, f"{split}/{index}"
+    world.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["basic", "basic-challenge"])
+def test_words_name_all_that_the_solver_acts_on(name: str) -> None:
+    id = f"miniwob/{name}?observation=text&targets=words"
+    world = make(id)
+    for index in range(40):
+        first = world.reset(tasks(id).task(Split.TRAIN, index))
+        assert not re.search(r"^\[\d", first.text, re.MULTILINE)
+        while left := world.oracle():
+            assert "[" not in left[0].text
+            last = world.step(left[0])
+        assert last.success, index
     world.close()
 
 

@@ -192,7 +192,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     @property
     def instructions(self) -> str:
         rules = RULES.format(example=self._surface.example)
-        if FORBIDDEN in (self._level, self._kind):
+        if self._has_rules:
             return f"{rules}\n{TWIN_RULES}"
         if not self._timed:
             return rules
@@ -307,6 +307,11 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
 
     # ── details ──────────────────────────────────────────────────────────────
 
+    @property
+    def _has_rules(self) -> bool:
+        """Whether all tasks have rules of the person, and not only single ones."""
+        return FORBIDDEN in (self._level, self._kind)
+
     def _running(self) -> World:
         self._current()
         assert self._world is not None
@@ -349,5 +354,6 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         return (
             f"You act for {person.get('name')}. It is {world.now}.\nTools:\n{listed}\n"
             + (f"Rules:\n{rules}\n" if rules else "")
+            + (f"{TWIN_RULES}\n" if rules and not self._has_rules else "")
             + f"Task: {self._drawn.task.instruction}"
         )

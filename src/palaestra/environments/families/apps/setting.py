@@ -6,6 +6,7 @@
 `office`  what colleagues share, of `apps/office-easy`: mail, calendar, chat, files, a tracker, a
           wiki and a repository
 `documents`  the smallest, with files, and sheets, letters and PDFs among them
+`brand`   what a brand knows, of `apps/brand-easy`: articles with faults, and calls of customers
 
 Goals of `…-challenge` concern apps that the setting lacks: tasks of `life` those of a company, and
 tasks of `office` those of a person. The world has both.
@@ -26,6 +27,7 @@ from palaestra.environments.families.apps.app import App, Suite
 from palaestra.environments.families.apps.composing import (
     card_atoms,
     document_atoms,
+    knowledge_atoms,
     office_atoms,
     paper_atoms,
     people_atoms,
@@ -111,6 +113,12 @@ def documents() -> Setting:
     return Setting.of([stock_app(name) for name in DOCUMENTS], KINDS)
 
 
+@cache
+def brand() -> Setting:
+    suite = stock_suite(("supervisor", "knowledge"))
+    return Setting(suite, tuple(kind() for kind in knowledge_atoms.KINDS))
+
+
 def _of_unseen(names: Sequence[str], others: Sequence[str]) -> Setting:
     """Return a setting whose goals all concern an app of `others` that is not among `names`."""
     unseen = set(others) - set(names)
@@ -130,7 +138,7 @@ def office_challenge() -> Setting:
 
 CHALLENGES = {"life": life_challenge, "office": office_challenge}
 """The settings of the ids `apps/SETTING-LEVEL-challenge`."""
-SETTINGS = {"": core, "documents": documents, "life": life, "office": office}
+SETTINGS = {"": core, "brand": brand, "documents": documents, "life": life, "office": office}
 """The settings of the ids `apps/LEVEL` and `apps/SETTING-LEVEL`."""
 
 

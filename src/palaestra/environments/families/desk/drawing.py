@@ -23,16 +23,19 @@ from palaestra.environments.families.apps.state import State, Template
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.desk.desks.hotel import HOTEL
 from palaestra.environments.families.desk.desks.orders import ORDERS
+from palaestra.environments.families.desk.desks.services import SERVICES
+from palaestra.environments.families.desk.desks.support import SUPPORT
 from palaestra.environments.families.desk.desks.telephone import TELEPHONE
 from palaestra.environments.families.desk.scenario import (
-    EMPLOYEE,
     Draft,
     Kind,
     Scenario,
     ServiceDesk,
 )
 
-DESKS: dict[str, ServiceDesk] = {desk.name: desk for desk in (ORDERS, TELEPHONE, HOTEL)}
+DESKS: dict[str, ServiceDesk] = {
+    desk.name: desk for desk in (ORDERS, TELEPHONE, HOTEL, SERVICES, SUPPORT)
+}
 PEOPLE = 9  # of a world: one at the desk, the others customers
 
 
@@ -91,17 +94,12 @@ def _wanted(desk: ServiceDesk, scenario: Scenario, world: World) -> Wanted:
     """Return what the reference leaves behind; raise EnvironmentFault if it is refused."""
     fork, made = world.fork(), [made for wish in scenario.final for made in wish.calls]
     for one in made:
-        reply = fork.call(one.api, one.arguments, caller_of(desk, scenario, one.api))
+        reply = fork.call(one.api, one.arguments, desk.caller(scenario, one.api))
         if not reply.ok:
             raise EnvironmentFault("reset", f"the reference is refused: {one.api}: {reply}")
     changes = fork.state.changes()
     fork.close()
     return Judge(columns(desk.suite.blueprints)).wanted(changes, Ran(made, scenario.answer), ())
-
-
-def caller_of(desk: ServiceDesk, scenario: Scenario, api: str) -> int:
-    """Return who calls an API: the user those of their own apps, the agent all others."""
-    return scenario.customer if desk.of_user(api) else EMPLOYEE
 
 
 def _insert_people(state: State, people: Sequence[Person]) -> None:

@@ -1,9 +1,9 @@
 """Service desks: an agent with a written policy, a user with goals of their own, and a company.
 
-Ids: `desk/orders`, `desk/telephone`, `desk/hotel`, with a user who is a program (`user.py`), and
-`desk/orders:users` … with two players, "agent" and "user", where any model can be the user and is
-audited (`audit.py`). In `desk/telephone:solo` nobody talks: the agent has a ticket, and the tools
-of the user as well as its own.
+Ids: `desk/orders`, `desk/telephone`, `desk/hotel`, `desk/services` and `desk/support`, with a user
+who is a program (`user.py`), and `desk/orders:users` … with two players, "agent" and "user", where
+any model can be the user and is audited (`audit.py`). In `desk/telephone:solo` nobody talks: the
+agent has a ticket, and the tools of the user as well as its own.
 
 A turn is a tool call or a message, never both. A message passes the turn to the other side. The
 conversation ends when the user hangs up, when the agent hands it over to a colleague, or after its
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from palaestra.core.environment import Action, Observation, Spec, Stakes, Transition
@@ -35,7 +36,7 @@ from palaestra.environments.families.apps.composing.verifier import Judge, Verdi
 from palaestra.environments.families.apps.surfaces import FINISH
 from palaestra.environments.families.apps.world import Reply, World
 from palaestra.environments.families.desk import audit, expert
-from palaestra.environments.families.desk.drawing import DESKS, Drawn, caller_of, drawn
+from palaestra.environments.families.desk.drawing import DESKS, Drawn, drawn
 from palaestra.environments.families.desk.scenario import Wish
 from palaestra.environments.families.desk.sides import (
     AGENT,
@@ -150,7 +151,7 @@ class Desk(
         self._last = ""  # the last message of the agent
         self._asked: set[str] = set()  # slots that the agent asked for
         self._turn, self._rounds = USER, 0
-        self._told = scenario.answer is None  # whether the user was told what they asked
+        self._untold = list(scenario.answers)  # what the user has asked, and was not told yet
         if self.alone_with_tools:
             self._turn = AGENT
             self._seen = Observation(self._ticket())
@@ -195,7 +196,7 @@ class Desk(
         """Hash the rows, what is left of the policy, and the parts of the talk that matter."""
         heard = (self._last, sorted(self._heard)) if self._form == USERS else ()
         return hashed(
-            (self._current().seed, self.world.key(), self.trace.key(), self._over, self._told),
+            (self._current().seed, self.world.key(), self.trace.key(), self._over, self._untold),
             (self._turn, self._rounds, self.turns, self.memory, self.intent),
             (sorted(self._asked), heard),
         )
@@ -245,9 +246,7 @@ class Desk(
     def _call(self, who: str, call: ToolCall) -> str:
         """Make a call; return what it answered."""
         if call.name == FINISH.name:
-            self._told = self._told or same_answer(
-                str(call.arguments.get("answer", "")), self.drawn.scenario.answer
-            )
+            self._tell([str(call.arguments.get("answer", ""))])
             self._end()
             return self.OVER
         if call.name == HANG_UP.name:
@@ -266,7 +265,7 @@ class Desk(
 
     def _answered(self, call: Call) -> Reply:
         """Let a service answer; what it answered is a moment of the trace."""
-        person = caller_of(self._desk, self.drawn.scenario, call.api)
+        person = self._desk.caller(self.drawn.scenario, call.api)
         reply = self.world.call(call.api, call.arguments, person)
         if reply.ok:
             self.trace.add(call.api)
@@ -282,8 +281,7 @@ class Desk(
     def _agent_says(self, text: str) -> str:
         """Pass a message to the user; return what the next player sees."""
         self._rounds += 1
-        answer = self.drawn.scenario.answer
-        self._told = self._told or any(same_answer(n, answer) for n in NUMBER.findall(text))
+        self._tell(NUMBER.findall(text))
         self.intent = self.user.intent(self.memory, text)
         self._asked |= set(self.intent.slots)
         self._heard.append(text)
@@ -292,6 +290,11 @@ class Desk(
             self._end()
             return self.OVER
         return text if self._form == USERS else self._user_turn()
+
+    def _tell(self, given: Iterable[str]) -> None:
+        """Take note of what the agent tells: what was asked, if it is among it."""
+        said = list(given)
+        self._untold = [a for a in self._untold if not any(same_answer(one, a) for one in said)]
 
     def _user_turn(self) -> str:
         """Let the program of the user act and speak."""
@@ -337,7 +340,7 @@ class Desk(
 
     def _verdict(self) -> Verdict:
         wanted = self.drawn.wanted
-        answer = (str(wanted.answer) if self._told else "") if self._over else None
+        answer = ("" if self._untold else str(wanted.answer)) if self._over else None
         broken = self.trace.broken() if self._over else ()
         judge = Judge(self.world.state.columns)
         return judge.verdict(self.world.state.changes(), answer, [wanted], broken=broken)

@@ -28,9 +28,10 @@ def agent_action(env: Desk) -> Action:
     the policy forbids a call without one, and asking the user for what only their own tools can do.
     """
     made = Counter(_mark(Call(c.api, c.arguments)) for c in env.world.calls if c.status == OK)
-    identity = env.drawn.desk.identify(env.drawn.scenario.known)
-    if not made[_mark(identity)]:
-        missing = [] if env.alone_with_tools else _untold(env)
+    desk = env.drawn.desk
+    identity = desk.identify(env.drawn.scenario.known) if desk.identify else None
+    if identity is not None and not made[_mark(identity)]:
+        missing = [] if env.alone_with_tools else _untold(env, desk.identity)
         if missing:
             return Action(f"Hello. Please tell me {' and '.join(missing)}.")
         return called(identity)
@@ -42,7 +43,10 @@ def agent_action(env: Desk) -> Action:
             given = {} if wanted is None else {"answer": str(wanted)}
             return called(Call(FINISH.name, given))
         return Action(_closing(wishes[0]))
-    if env.drawn.desk.of_user(left.api) and not env.alone_with_tools:
+    missing = [] if env.alone_with_tools else _untold(env, wishes[0].needs)
+    if missing:
+        return Action(f"Please tell me {' and '.join(missing)}.")
+    if desk.of_user(left.api) and not env.alone_with_tools:
         return Action(f"Please use {tool_call(left)} on your phone.")
     if env.trace.forbids(left.api):
         return Action(f"I am going to {_words(left, wishes[0])}. Shall I go ahead?")
@@ -72,11 +76,11 @@ def tool_call(call: Call) -> ToolCall:
 # ── details ──────────────────────────────────────────────────────────────────
 
 
-def _untold(env: Desk) -> list[str]:
-    """Return how to ask for what shows who the user is, as far as they have not told it."""
+def _untold(env: Desk, slots: Iterable[str]) -> list[str]:
+    """Return how to ask for those of some slots that the user has not told."""
     desk, name = env.drawn.desk, env.drawn.scenario.name
     told = {*env.memory.told, *(s for s, v in env.drawn.scenario.known.items() if v == name)}
-    return [desk.slots[slot].question for slot in desk.identity if slot not in told]
+    return [desk.slots[slot].question for slot in slots if slot not in told]
 
 
 def _left(wishes: Iterable[Wish], made: Counter[str]) -> Call | None:

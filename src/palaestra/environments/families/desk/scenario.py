@@ -43,6 +43,7 @@ class Wish:
     facts: tuple[str, ...] = ()  # what asking for it must state
     refused: bool = False  # the policy forbids it
     answer: Any = None  # what the user must be told, if anything
+    needs: tuple[str, ...] = ()  # slots that it leaves open, and that the agent must ask for
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,14 @@ class Scenario:
         return (first, *self.wishes[1:])
 
     @property
+    def answers(self) -> tuple[Any, ...]:
+        """What the user must be told."""
+        return tuple(wish.answer for wish in self.final if wish.answer is not None)
+
+    @property
     def answer(self) -> Any:
-        """What the user must be told; None if nothing."""
-        return next((wish.answer for wish in self.final if wish.answer is not None), None)
+        """The first thing that the user must be told; None if nothing."""
+        return next(iter(self.answers), None)
 
 
 class Draft(NamedTuple):
@@ -114,13 +120,16 @@ class ServiceDesk:
     verbs: Mapping[str, tuple[Verb, ...]]  # by app; the first is the company's
     rules: tuple[Rule, ...]
     slots: Mapping[str, Slot]
-    identity: tuple[str, ...]  # the slots that show who a user is
     kinds: tuple[Kind, ...]
     populate: Callable[[State, Sequence[Person], random.Random], None]
     """Inserts the rows of a world with these people; the first one works at the desk."""
-    identify: Callable[[Mapping[str, str]], Call]
-    """Returns the call that checks who a user is, from what they know."""
+    identity: tuple[str, ...] = ()  # the slots that show who a user is
+    identify: Callable[[Mapping[str, str]], Call] | None = None
+    """Returns the call that checks who a user is, from what they know; None: they are known."""
     gestures: tuple[Gesture, ...] = ()
+    stock: tuple[str, ...] = ()  # apps that come with the library, which the agent uses as well
+    users: frozenset[str] = frozenset()  # apps that only the user has
+    for_user: bool = False  # the agent acts in the name of the user, not of the company
 
     @cached_property
     def suite(self) -> Suite:
@@ -130,7 +139,7 @@ class ServiceDesk:
             App(parse((folder / f"{name}.toml").read_text(), f"{name}.toml"), verbs)
             for name, verbs in self.verbs.items()
         ]
-        return Suite.of([stock_app("supervisor"), *own])
+        return Suite.of([stock_app("supervisor"), *own, *map(stock_app, self.stock)])
 
     @cached_property
     def policy(self) -> str:
@@ -140,7 +149,11 @@ class ServiceDesk:
 
     def of_user(self, api: str) -> bool:
         """Return whether an API belongs to an app of the user's."""
-        return api.partition(".")[0] != self.name
+        return api.partition(".")[0] in self.users
+
+    def caller(self, scenario: Scenario, api: str) -> int:
+        """Return who calls an API: the user those of their own apps, the agent all others."""
+        return scenario.customer if self.for_user or self.of_user(api) else EMPLOYEE
 
 
 def known_of(person: Person, **others: str) -> dict[str, str]:

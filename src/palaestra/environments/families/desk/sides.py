@@ -48,13 +48,10 @@ def briefing(desk: ServiceDesk, form: str) -> str:
 @cache
 def tools_of(desk: ServiceDesk, who: str, form: str = "") -> tuple[Tool, ...]:
     """Return the tools of a side; the first of the user's is that to hang up."""
-    offered = {
-        app: [tool_of(api) for api in made.apis.values() if api.name != "login"]
-        for app, made in desk.suite.apps.items()
-        if app != "supervisor"
-    }
-    mine = offered.pop(desk.name)
-    theirs = [tool for tools in offered.values() for tool in tools]
+    apps = [app for name, app in desk.suite.apps.items() if name != "supervisor"]
+    apis = [api for app in apps for api in app.apis.values() if api.name != "login"]
+    theirs = [tool_of(api) for api in apis if desk.of_user(api.full_name)]
+    mine = [tool_of(api) for api in apis if not desk.of_user(api.full_name)]
     if who == USER:
         return (HANG_UP, *theirs)
     return (*mine, *theirs, FINISH) if form == SOLO else tuple(mine)

@@ -9,16 +9,29 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from palaestra.browser.sites import Request, Response
 from palaestra.environments.families.apps.compiler.blueprint import Column
 from palaestra.environments.families.apps.state import Change, Row
 from palaestra.environments.families.real_sites.site_database import SiteDatabase, SiteTemplate
 
+Size = Literal["small", "large"]
 DOMAIN = ".example"  # reserved: no such host exists anywhere (RFC 2606)
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)  # when each world begins, as the clocks of its pages do
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How worlds of an application differ beside their seed."""
+
+    size: Size = "small"
+    language: str = "en"  # of the pages, not of what people wrote
+
+
+PLAIN = Variant()
 
 
 class Application(ABC):
@@ -27,6 +40,9 @@ class Application(ABC):
     name: ClassVar[str]  # of its host, and of its tables: "shop.catalogue_product"
     unjudged: ClassVar[Mapping[str, Collection[str]]] = {}
     """What it writes by itself, by table without the name: columns, or none for all of a table."""
+
+    def __init__(self, variant: Variant = PLAIN) -> None:
+        self.variant = variant
 
     @abstractmethod
     def open(self, seed: int) -> OpenSite:
@@ -38,6 +54,10 @@ class Application(ABC):
 
     def check(self) -> None:
         """Raise ImportError if what it is made of is not installed."""
+
+    def label(self, text: str) -> str:
+        """Return an English text of its pages in their language, as far as that is known."""
+        return text
 
     def cookies(self, site: OpenSite) -> Mapping[str, str]:
         """Return the cookies of whoever is signed in at the start; none unless overridden."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from palaestra.environments.families.apps.people import draw_people
-from palaestra.environments.families.real_sites import django_clock
+from palaestra.environments.families.real_sites import request_clock
 from palaestra.environments.families.real_sites.application import BEGIN
 from palaestra.environments.families.real_sites.django_server import DjangoApplication
 from palaestra.environments.families.real_sites.django_users import made_users
@@ -88,7 +88,7 @@ class Cms(DjangoApplication):
         root = Page.add_root(title="Root", slug="root")
         front = root.add_child(instance=FrontPage(title="Town Paper", slug="town-paper"))
         Site.objects.create(hostname=self.host, root_page=front, is_default_site=True)
-        with django_clock.at(BEGIN - timedelta(days=300), rng):
+        with request_clock.at(BEGIN - timedelta(days=300), rng):
             sections = [
                 front.add_child(instance=Section(title=title, slug=title.lower()))
                 for title in SECTIONS
@@ -106,7 +106,7 @@ def _article(rng: random.Random, section: Any, title: str, author: Any, live: bo
     from palaestra.environments.families.real_sites.cms_pages.models import Article
 
     name, intro = author.get_full_name(), rng.choice(INTROS)
-    with django_clock.at(BEGIN - timedelta(days=rng.randint(2, 90)), rng):
+    with request_clock.at(BEGIN - timedelta(days=rng.randint(2, 90)), rng):
         page = section.add_child(
             instance=Article(
                 title=title, slug=slugify(title), author=name, intro=intro,

@@ -11,13 +11,11 @@ import random
 import sys
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+from palaestra.environments.families.real_sites.request_clock import now, served
 
 CLOCKS = (
     ("django.core.signing", "time"),
@@ -33,33 +31,11 @@ CLOCKS = (
 PACKAGES = ("django", "oscar", "machina", "wagtail")
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """The time and the random numbers of one request."""
-
-    now: datetime.datetime
-    random: random.Random
-
-
-served: ContextVar[Circumstances | None] = ContextVar("served", default=None)
-"""Those of the request that is answered now."""
-
-
-@contextmanager
-def at(now: datetime.datetime, chance: random.Random) -> Iterator[None]:
-    """Let it be a time, with these random numbers, in this thread."""
-    token = served.set(Circumstances(now, chance))
-    try:
-        yield
-    finally:
-        served.reset(token)
-
-
 def install() -> None:
     """Replace the clock and the source of random numbers; before Django's applications load."""
     from django.utils import crypto, timezone
 
-    timezone.now = _now  # many import the function by its name
+    timezone.now = now  # many import the function by its name
     crypto.secrets = _Chance()
 
 
@@ -78,11 +54,6 @@ def install_in_applications() -> None:
             if field.default is uuid.uuid4:
                 field.default = _uuid4
                 vars(field).pop("_get_default", None)  # it is cached
-
-
-def _now() -> datetime.datetime:
-    found = served.get()
-    return datetime.datetime.now(datetime.UTC) if found is None else found.now
 
 
 def _uuid4() -> uuid.UUID:
@@ -123,7 +94,7 @@ class _TimeModule(ModuleType):
 
     @staticmethod
     def time() -> float:
-        return _now().timestamp()
+        return now().timestamp()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
@@ -149,7 +120,7 @@ class _Date(metaclass=_DateType):
 
     @classmethod
     def today(cls) -> datetime.date:
-        return _now().date()
+        return now().date()
 
 
 class _DateTime(metaclass=_DateType):
@@ -157,7 +128,7 @@ class _DateTime(metaclass=_DateType):
 
     @classmethod
     def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
-        return _now().astimezone(tz) if tz else _now().replace(tzinfo=None)
+        return now().astimezone(tz) if tz else now().replace(tzinfo=None)
 
 
 class _DateModule(ModuleType):

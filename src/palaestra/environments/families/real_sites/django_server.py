@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from palaestra.browser.sites import Request, Response
-from palaestra.environments.families.real_sites import django_clock, wsgi
+from palaestra.environments.families.real_sites import request_clock, wsgi
 from palaestra.environments.families.real_sites.application import (
     BEGIN,
     DatabaseApplication,
@@ -92,7 +92,7 @@ def serving(connection: sqlite3.Connection, now: datetime, seed: str) -> Iterato
     connections["default"] = wrapper
     Site.objects.clear_cache()
     try:
-        with django_clock.at(now, random.Random(seed)):
+        with request_clock.at(now, random.Random(seed)):
             yield
     finally:
         del connections["default"]

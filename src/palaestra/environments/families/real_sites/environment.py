@@ -1,10 +1,11 @@
 """Sites: real applications in a real browser, and tasks judged by the rows that are left.
 
 Ids: `sites/shop-easy`, `sites/shop-medium` and so on: templates of a site and a level.
-`sites/shop:NAME`: one template, or those with a tag. Actions are gestures (`core/gesture.py`); a
-task ends with `answer '…'`, or with `give up` if what it asks for cannot be done. After WebArena
-(Zhou et al. 2024) and WorkArena (Drouin et al. 2024); ours: the worlds, which are drawn by seed,
-and the tasks.
+`sites/shop:NAME`: one template, or those with a tag. With `-large` at the end: in large worlds
+(shop, code host); with `-de` and others: with pages in that language (code host). Actions are
+gestures (`core/gesture.py`); a task ends with `answer '…'`, or with `give up` if what it asks for
+cannot be done. After WebArena (Zhou et al. 2024) and WorkArena (Drouin et al. 2024); ours: the
+worlds, which are drawn by seed, and the tasks.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from palaestra.environments.families.apps.composing.verifier import VERSION, Ver
 from palaestra.environments.families.apps.stock.user import told
 from palaestra.environments.families.real_sites import template_registry
 from palaestra.environments.families.real_sites.application import BEGIN
+from palaestra.environments.families.real_sites.label_translation import translated
 from palaestra.environments.families.real_sites.site_judging import is_solved, left, verdict
 from palaestra.environments.families.real_sites.site_world import SiteWorld, application
 from palaestra.environments.families.real_sites.task_template import SiteTask, TaskTemplate
@@ -46,9 +48,10 @@ TRIES = 100  # draws until a template finds in a world what it needs
 INSTRUCTIONS = (
     "You do a task in a web browser. Reply with one gesture: click 'words of a link or button', or "
     "click [id]; type 'words of a field' 'text', with clear at the end to replace what it holds; "
-    "select 'words of a list' 'option'; scroll down 400; press 'Enter'; go 'address'; back. When "
-    "all is done, reply answer '', or answer '…' if the task asks for something; separate several "
-    "things by commas. If the task cannot be done, change nothing and reply give up."
+    "select 'words of a list' 'option'; upload 'words of a field' 'file'; scroll down 400; press "
+    "'Enter'; go 'address'; back. When all is done, reply answer '', or answer '…' if the task "
+    "asks for something; separate several things by commas. If the task cannot be done, change "
+    "nothing and reply give up."
 )
 
 
@@ -69,14 +72,16 @@ def drawn(name: str, seed: int) -> DrawnTask:
         EnvironmentFault: no template found what it needs.
     """
     number, split = divmod(seed, len(Split))
-    templates, rng = template_registry.chosen(name), random.Random(f"sites {name} {seed}")
+    templates, variant = template_registry.chosen(name), template_registry.variant_of(name)
+    rng = random.Random(f"sites {name} {seed}")
     for _ in range(TRIES):
         chosen = rng.choice(templates)
         which = len(Split) * rng.randrange(WORLDS) + split
-        world = SiteWorld(chosen.sites, which)
+        world = SiteWorld(chosen.sites, which, variant)
         task = chosen.make(world, rng)
         world.close()
         if task is not None:
+            task = translated(task, application(chosen.sites[0], variant))
             return DrawnTask(chosen, which, task)
     raise EnvironmentFault("reset", f"no template of '{name}' found what it needs, {number}")
 
@@ -101,7 +106,7 @@ class Sites(
         browser_program()  # raises before anything starts
         for template in template_registry.chosen(name):
             for site in template.sites:
-                application(site)  # so does this
+                application(site, template_registry.variant_of(name))  # so does this
         self._session: WebSession | None = None
         self._world: SiteWorld | None = None
         self._answer: str | None = None
@@ -130,10 +135,14 @@ class Sites(
             self._session = new_session(SIZE)
         self._drawn = drawn(self.spec.name, task.seed)
         self._site_task = self._drawn.task
-        self._world, self._answer = SiteWorld(self._drawn.template.sites, self._drawn.world), None
+        variant = template_registry.variant_of(self.spec.name)
+        self._world = SiteWorld(self._drawn.template.sites, self._drawn.world, variant)
+        self._answer = None
         first = next(iter(self._world.sites.values())).application.address
         cookies = self._world.cookies() if self._site_task.signed_in else {}
-        self._session.begin(self._world.by_host(), first, task.seed, cookies=cookies)
+        self._session.begin(
+            self._world.by_host(), first, task.seed, self._site_task.files, cookies=cookies
+        )
         self._seen = set()
         self._solved = False
         self._plan = [line for deed in self._site_task.deeds for line in deed.gestures]

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from palaestra.environments.families.apps.people import draw_people
-from palaestra.environments.families.real_sites import django_clock
+from palaestra.environments.families.real_sites import request_clock
 from palaestra.environments.families.real_sites.application import BEGIN
 from palaestra.environments.families.real_sites.django_server import DjangoApplication
 from palaestra.environments.families.real_sites.django_users import made_users
@@ -91,7 +91,7 @@ def _topic(rng: random.Random, board: Any, subject: str, posters: list[Any], num
     began = BEGIN - timedelta(days=40 - 2 * number, minutes=rng.randrange(600))
     replies = rng.sample(REPLIES, rng.randint(1, 4))
     held = number % 3 == 0
-    with django_clock.at(began, rng):
+    with request_clock.at(began, rng):
         made = topic.objects.create(
             forum=board, poster=posters[0], subject=subject, type=topic.TOPIC_POST,
             status=topic.TOPIC_UNLOCKED,
@@ -100,12 +100,12 @@ def _topic(rng: random.Random, board: Any, subject: str, posters: list[Any], num
             topic=made, poster=posters[0], subject=subject, content=f"{subject}: any ideas?"
         )
     for hours, reply in enumerate(replies, 1):
-        with django_clock.at(began + timedelta(hours=hours), rng):
+        with request_clock.at(began + timedelta(hours=hours), rng):
             post.objects.create(
                 topic=made, poster=rng.choice(posters), subject=f"Re: {subject}", content=reply
             )
     if held:
-        with django_clock.at(began + timedelta(hours=9), rng):
+        with request_clock.at(began + timedelta(hours=9), rng):
             post.objects.create(
                 topic=made, poster=posters[3], subject=f"Re: {subject}",
                 content=rng.choice((*SPAM, *REPLIES)), approved=False,

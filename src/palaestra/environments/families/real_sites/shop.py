@@ -8,13 +8,15 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from palaestra.environments.families.apps.people import Person, draw_people
-from palaestra.environments.families.real_sites import django_clock
+from palaestra.environments.families.real_sites import request_clock
 from palaestra.environments.families.real_sites.application import BEGIN
 from palaestra.environments.families.real_sites.django_server import DjangoApplication
 from palaestra.environments.families.real_sites.django_users import made_users
 from palaestra.environments.families.real_sites.pictures import COLOURS, SHAPES, name_of
 
-PEOPLE, PRODUCTS, ORDERS = 8, 24, 12
+PEOPLE = {"small": 8, "large": 40}
+PRODUCTS = {"small": 24, "large": 240}
+ORDERS = {"small": 12, "large": 120}
 CATEGORIES = {
     "Kitchen": ("Mug", "Teapot", "Bowl", "Kettle"),
     "Furniture": ("Chair", "Table", "Shelf", "Stool"),
@@ -55,16 +57,16 @@ class Shop(DjangoApplication):
         return [path("", include(apps.get_app_config("oscar").urls[0]))]
 
     def populate(self, rng: random.Random) -> int:
-        people = draw_people(rng, PEOPLE)
+        people = draw_people(rng, PEOPLE[self.variant.size])
         users = made_users(people)
-        products = _products(rng)
+        products = _products(rng, PRODUCTS[self.variant.size])
         _reviews(rng, users[1:], products)
-        _orders(rng, people, users, products)
+        _orders(rng, people, users, products, ORDERS[self.variant.size])
         _belongings(users[0], people[0])
         return int(users[0].pk)
 
 
-def _products(rng: random.Random) -> list[Any]:
+def _products(rng: random.Random, count: int) -> list[Any]:
     from oscar.core.loading import get_model
 
     models = {
@@ -94,11 +96,11 @@ def _products(rng: random.Random) -> list[Any]:
     names = [
         (category, kind, make)
         for category, kind in kinds
-        for make in rng.sample(MAKES, -(-PRODUCTS // len(kinds)))
+        for make in rng.sample(MAKES, -(-count // len(kinds)))
     ]
     rng.shuffle(names)
     made = []
-    for number, (category, kind, make) in enumerate(names[:PRODUCTS], 1):
+    for number, (category, kind, make) in enumerate(names[:count], 1):
         material, weight = rng.choice(MATERIALS), 50 * rng.randint(2, 60)
         product = models["Product"].objects.create(
             product_class=goods, title=f"{make} {kind}", slug=f"{make}-{kind}".lower(),
@@ -136,7 +138,7 @@ def _reviews(rng: random.Random, users: list[Any], products: list[Any]) -> None:
         for user in rng.sample(users, rng.randint(1, 3)):
             score = rng.randint(1, 5)
             title = rng.choice(PRAISE if score > 3 else BLAME)
-            with django_clock.at(BEGIN - timedelta(days=next(days)), rng):
+            with request_clock.at(BEGIN - timedelta(days=next(days)), rng):
                 model.objects.create(
                     product=product, score=score, title=title, user=user, status=model.APPROVED,
                     body=f"{title}. I would {'' if score > 3 else 'not '}buy it again.",
@@ -145,13 +147,13 @@ def _reviews(rng: random.Random, users: list[Any], products: list[Any]) -> None:
 
 
 def _orders(
-    rng: random.Random, people: list[Person], users: list[Any], products: list[Any]
+    rng: random.Random, people: list[Person], users: list[Any], products: list[Any], count: int
 ) -> None:
     from oscar.core.loading import get_model
 
     order_model, line_model = get_model("order", "Order"), get_model("order", "Line")
     address_model, country = get_model("order", "ShippingAddress"), _country()
-    for number in range(ORDERS):
+    for number in range(count):
         # The person has some orders of their own.
         chosen = 0 if number % 4 == 0 else rng.randrange(1, len(users))
         person, status = people[chosen], rng.choice(STATES)
@@ -164,7 +166,7 @@ def _orders(
             number=f"{100101 + number}", user=users[chosen], currency="EUR", status=status,
             total_incl_tax=total, total_excl_tax=total, shipping_method="Free shipping",
             shipping_code="free-shipping",
-            date_placed=BEGIN - timedelta(days=3 * (ORDERS - number)),
+            date_placed=BEGIN - timedelta(days=3 * (count - number)),
             shipping_address=address_model.objects.create(**_address(person), country=country),
         )  # fmt: skip
         for price, (product, count) in zip(prices, bought, strict=True):

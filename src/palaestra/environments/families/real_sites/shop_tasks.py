@@ -460,10 +460,7 @@ def process_order(world: SiteWorld, rng: random.Random) -> SiteTask | None:
 
     def way(one: Row) -> tuple[str, ...]:
         return (
-            "click 'Dashboard link'",
-            "click 'Fulfilment button'",
-            "click 'Orders link'",
-            f"click '{one['number']} link'",
+            f"go '{ADDRESS}/dashboard/orders/{one['number']}/'",
             "click 'Change status button'",
         )
 

@@ -9,17 +9,23 @@ from datetime import datetime
 from functools import cache
 
 from palaestra.browser.sites import Site
-from palaestra.core.errors import MissingPackage
+from palaestra.core.errors import InputError, MissingPackage
 from palaestra.core.paths import import_named
 from palaestra.environments.families.apps.compiler.blueprint import Column
 from palaestra.environments.families.apps.state import Change, Row
-from palaestra.environments.families.real_sites.application import Application, OpenSite
+from palaestra.environments.families.real_sites.application import (
+    PLAIN,
+    Application,
+    OpenSite,
+    Variant,
+)
 
 HERE = "palaestra.environments.families.real_sites"
 APPLICATIONS = {
     "shop": f"{HERE}.shop:Shop",
     "forum": f"{HERE}.forum:Forum",
     "cms": f"{HERE}.cms:Cms",
+    "code": f"{HERE}.code_host:CodeHost",
     "home": f"{HERE}.atlas.home:Home",
     "encyclopedia": f"{HERE}.atlas.encyclopedia:Encyclopedia",
     "map": f"{HERE}.atlas.town_map:TownMap",
@@ -29,22 +35,35 @@ APPLICATIONS = {
 }
 """The classes of applications, by name; they are imported when a world has them."""
 
+LARGE = ("shop", "code")
+"""Those that have large worlds, too: some ten times as many rows, so lists have several pages."""
+
+LANGUAGES = {"code": ("de", "fr", "ja", "pt_BR")}
+"""Those that have pages in other languages, in which the references of all their tasks were proven.
+"""
+
 INSTALL = "pip install --no-deps -r requirements/{} (a file of palaestra's repository)"
 
 
 @cache
-def application(name: str) -> Application:
-    """Return an application.
+def application(name: str, variant: Variant = PLAIN) -> Application:
+    """Return an application, with worlds of a variant.
 
     Raises:
+        InputError: it has no such worlds.
         MissingPackage: what it is made of is not installed.
     """
+    if variant.language not in ("en", *LANGUAGES.get(name, ())):
+        raise InputError(f"The site '{name}' has no pages in the language '{variant.language}'.")
+    if variant.size == "large" and name not in LARGE:
+        raise InputError(f"The site '{name}' has no large worlds; {' and '.join(LARGE)} have.")
     module, _, attribute = APPLICATIONS[name].partition(":")
     try:
-        found: Application = getattr(import_named(module), attribute)()
+        found: Application = getattr(import_named(module), attribute)(variant)
         found.check()
     except ImportError as error:
-        file = "atlas.txt" if ".atlas." in module else "sites.txt"
+        own = "trac.txt" if name == "code" else "sites.txt"
+        file = "atlas.txt" if ".atlas." in module else own
         raise MissingPackage(
             f"The site '{name}' needs the Python package '{error.name}', which is not installed; "
             f"install it with: {INSTALL.format(file)}."
@@ -55,14 +74,17 @@ def application(name: str) -> Application:
 class SiteWorld:
     """Copies of applications that one agent uses."""
 
-    def __init__(self, names: Sequence[str], seed: int) -> None:
+    def __init__(self, names: Sequence[str], seed: int, variant: Variant = PLAIN) -> None:
         """Open copies in which nothing has happened.
 
         Args:
             names: of applications.
             seed: of what they hold.
+            variant: of all of them.
         """
-        self.sites: dict[str, OpenSite] = {name: application(name).open(seed) for name in names}
+        self.sites: dict[str, OpenSite] = {
+            name: application(name, variant).open(seed) for name in names
+        }
 
     @property
     def columns(self) -> Mapping[str, Mapping[str, Column]]:

@@ -54,6 +54,7 @@ class SiteTask:
     facts: Mapping[str, str] = field(default_factory=dict)
     """What the person answers who is asked (`say`), by key words separated by spaces."""
 
+    files: Mapping[str, bytes] = field(default_factory=dict)  # that may be uploaded, by name
     wrong: tuple[WrongEnd, ...] = ()  # planted, for tests
     possible: bool = True  # else the right end is to give up
     signed_in: bool = True  # at the start

@@ -16,17 +16,22 @@ WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]
 def respond(application: WsgiApplication, request: Request) -> Response:
     """Return what an application answers to a request."""
     started: list[Any] = []
+    written: list[bytes] = []
 
-    def start(status: str, headers: list[tuple[str, str]], problem: object = None) -> None:
+    def start(
+        status: str, headers: list[tuple[str, str]], problem: object = None
+    ) -> Callable[[bytes], None]:
         started[:] = [status, headers]
+        return written.append
 
     answered = application(_environment(request), start)
     try:
-        body = b"".join(answered)
+        rest = b"".join(answered)
     finally:
         if (close := getattr(answered, "close", None)) is not None:
             close()
     status, headers = started
+    body = b"".join(written) + rest
     plain = {name.title(): value for name, value in headers}
     cookies = tuple(value for name, value in headers if name.title() == "Set-Cookie")
     for name in ("Set-Cookie", "Content-Length", "Cache-Control"):

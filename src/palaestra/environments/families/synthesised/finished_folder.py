@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,6 @@ STATE = "synthesis.json"
 LAST = "rows"  # the stage after all others
 TASK = "task"  # the parameter with the number of a task
 FOLDERS = 8  # that are remembered
-DEALT = (Split.TEST, Split.VALIDATION, Split.TRAIN, Split.TRAIN, Split.TRAIN)
-"""How groups of tasks are dealt out, one after another."""
-
 
 Made = dict[str, list[Any]]
 """The lines of each stage that is finished, by its name."""
@@ -50,21 +47,6 @@ def made_in(path: str) -> tuple[Mapping[str, Any], Made]:
 @lru_cache(maxsize=FOLDERS)
 def _read(path: str, _: str) -> tuple[Mapping[str, Any], Made]:
     return finished_stages(Path(path))
-
-
-def deal(groups: Mapping[int, Hashable]) -> Mapping[Split, list[int]]:
-    """Deal out tasks such that no group is in two splits; single tasks, if groups are too few.
-
-    Args:
-        groups: the group of each task, by the task's number, in their order.
-    """
-    if len(set(groups.values())) < len(Split):
-        groups = {number: number for number in groups}
-    order = {group: at for at, group in enumerate(dict.fromkeys(groups.values()))}
-    found: dict[Split, list[int]] = {}
-    for number, group in groups.items():
-        found.setdefault(DEALT[order[group] % len(DEALT)], []).append(number)
-    return found
 
 
 def listed(environment: str, splits: Mapping[Split, list[int]]) -> TaskSet:

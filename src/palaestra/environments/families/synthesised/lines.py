@@ -67,15 +67,21 @@ def happened(suite: Suite) -> Happened:
     return Happened(frozenset(name for name, api in suite.apis.items() if api.changes))
 
 
-def suite_of(world: Mapping[str, Any]) -> Suite:
-    """Return the apps of a world's line, and the supervisor; the last ones are kept."""
-    return _suite(json.dumps(world["apps"]))
+def suite_of(world: Mapping[str, Any], user: bool = False) -> Suite:
+    """Return the apps of a world's line, and the supervisor; the last ones are kept.
+
+    Args:
+        world: a line of the stage `worlds`.
+        user: the person may be asked, too.
+    """
+    return _suite(json.dumps(world["apps"]), user)
 
 
 @lru_cache(maxsize=CACHED)
-def _suite(apps: str) -> Suite:
+def _suite(apps: str, user: bool) -> Suite:
     blueprints = [Blueprint.model_validate(app) for app in json.loads(apps)]
-    return Suite.of([stock_app("supervisor"), *map(App, blueprints)])
+    known = ("supervisor", "user") if user else ("supervisor",)
+    return Suite.of([*map(stock_app, known), *map(App, blueprints)])
 
 
 def world_of(world: Mapping[str, Any], suite: Suite) -> World:

@@ -7,7 +7,7 @@ composed bottom-up, each output an input of the next).
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -16,7 +16,15 @@ from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.compiler.blueprint import qualified
 from palaestra.environments.families.apps.composing.crud_atoms import Add, EntityAtom, crud_atoms
 from palaestra.environments.families.apps.composing.draws import another, value_for
-from palaestra.environments.families.apps.composing.goal import Atom, Slots, Steps, call, findable
+from palaestra.environments.families.apps.composing.goal import (
+    Atom,
+    Gap,
+    Path,
+    Slots,
+    Steps,
+    call,
+    findable,
+)
 from palaestra.environments.families.apps.population import CACHED
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.synthesised.graph_walks import walks
@@ -83,6 +91,9 @@ class AddLinked(EntityAtom):
             found = yield call(f"{app}.search_{noun}s", query=slots["titles"][link.field])
             ids[link.field] = found[f"{noun}s"][0]["id"]
         yield self.api("create", **slots["given"], **ids)
+
+    def gaps(self, slots: Slots) -> Mapping[Path, Gap]:
+        return Add(self.table, self.entity).gaps(slots)
 
     def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
         misses: list[Slots] = [

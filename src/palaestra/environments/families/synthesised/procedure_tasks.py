@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from palaestra.core.dealt_splits import deal
 from palaestra.core.environment import Action, Observation, Spec, Transition, declared
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.families.synthesised.finished_folder import (
     TASK,
-    deal,
     folder_of,
     listed,
     made_in,

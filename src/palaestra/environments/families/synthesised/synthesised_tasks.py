@@ -8,21 +8,26 @@ own; in a folder with fewer than three worlds they have tasks of their own.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from palaestra.core.dealt_splits import deal
 from palaestra.core.environment import Spec, declared
 from palaestra.core.errors import InputError
 from palaestra.core.task import Split, Task, TaskSet
+from palaestra.environments.families.apps.composing.composition import Composition
+from palaestra.environments.families.apps.composing.gate import called
 from palaestra.environments.families.apps.drawing import Drawn
 from palaestra.environments.families.apps.environment import Apps
-from palaestra.environments.families.apps.population import world_template
+from palaestra.environments.families.apps.population import START, world_template
 from palaestra.environments.families.apps.surfaces import SURFACES
+from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.synthesised.finished_folder import (
     TASK,
-    deal,
     folder_of,
     listed,
     made_in,
@@ -30,7 +35,9 @@ from palaestra.environments.families.synthesised.finished_folder import (
     state_of,
 )
 from palaestra.environments.families.synthesised.lines import SIZE, suite_of, task_of, world_of
+from palaestra.environments.families.synthesised.operated_goals import is_operated, operated_task
 
+SOURCES = ("tasks", "explorations", "told", "twins")  # stages that make tasks
 TASKS = 256  # that are remembered
 
 
@@ -93,11 +100,16 @@ def folder(path: str) -> Folder:
     """Return the tasks of a folder; raises InputError as `finished_stages` does."""
     settings, made = made_in(path)
     shown = {int(one["task"]["id"].rpartition("/")[2]) for one in made["dialogues"]}
-    lines = [*made["tasks"], *made.get("explorations", [])]
+    lines = task_lines(made)
     tasks = {number: lines[number] for number in sorted(shown)}
     explored = settings["explore"]["calls"] if "explorations" in made else 0
     splits = deal({number: task["world"] for number, task in tasks.items()})
     return Folder(made["worlds"], tasks, splits, max(6 * settings["goals"], explored))
+
+
+def task_lines(made: Mapping[str, list[Any]]) -> list[Any]:
+    """Return the lines of all stages that make tasks; a task's number is its place among them."""
+    return [line for stage in SOURCES for line in made.get(stage, [])]
 
 
 def is_repeated(tasks: Sequence[Mapping[str, Any]], number: int) -> bool:
@@ -116,15 +128,20 @@ def drawn_task(line: Mapping[str, Any], world: Mapping[str, Any]) -> Drawn:
         line: of the stage `tasks`.
         world: its line of the stage `worlds`.
     """
-    suite = suite_of(world)
-    task = task_of(line, suite)
-    untouched = world_of(world, suite)
-    ran, _ = task.reference(untouched)
-    needed = tuple(dict.fromkeys(call.api for call in ran.calls))
+    suite = suite_of(world, user=is_operated(line))
     template = world_template(suite, SIZE, world["seed"])
-    made = Drawn(suite, template, task, task.ways(untouched), needed)
-    untouched.close()
-    return made
+    if is_operated(line):
+        with closing(world_of(world, suite)) as before:
+            task: Composition = operated_task(line, before)
+    else:
+        task = task_of(line, suite)
+    planted = task.planted(template)
+    with closing(World(suite, planted, START)) as untouched:
+        if task.policy:  # what the reference calls would tell whether it is forbidden
+            apis = called(untouched, task, random.Random(0))
+        else:
+            apis = [call.api for call in task.reference(untouched)[0].calls]
+        return Drawn(suite, planted, task, task.ways(untouched), tuple(dict.fromkeys(apis)))
 
 
 @lru_cache(maxsize=TASKS)

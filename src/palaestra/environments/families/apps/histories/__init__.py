@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from palaestra.environments.families.apps.histories import keeping, spending, talking, working
+from palaestra.environments.families.apps.histories import (
+    brand,
+    keeping,
+    spending,
+    talking,
+    working,
+)
 from palaestra.environments.families.apps.histories.scene import Scene
 
 HISTORIES: Mapping[str, Callable[[Scene], None]] = {
@@ -22,5 +28,6 @@ HISTORIES: Mapping[str, Callable[[Scene], None]] = {
     "tracker": working.tracker,
     "wiki": working.wiki,
     "repository": working.repository,
+    "knowledge": brand.knowledge,
 }
 """By the app's name."""

@@ -320,6 +320,7 @@ TELEPHONE = ServiceDesk(
         ),
         "phone": phone.VERBS,
     },
+    users=frozenset({"phone"}),
     rules=(
         Rule(
             "identity",
