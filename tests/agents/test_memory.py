@@ -239,7 +239,7 @@ def test_a_shelf_in_a_file_outlives_the_process_and_other_cells_share_nothing(
         assert skills.HEAD not in prompt(episode, 0)[0].text
 
 
-@pytest.mark.parametrize("name", ["rules", "skills", "recall?across=true"])
+@pytest.mark.parametrize("name", ["rules", "skills", "recall?across=true", "occam?replays=1"])
 def test_an_interrupted_episode_gets_the_same_prompts_again(name: str) -> None:
     agent, model = make_agent(name), ScriptedModel(lambda _: "up")
     after(agent, model, 0)

@@ -1,88 +1,43 @@
 """AgentOccam: observations and actions in a form that language models know well.
 
 Source: Yang et al. 2024, "AgentOccam: A Simple Yet Strong Baseline for LLM-Based Web Agents".
-Observations are compacted: blank lines are removed, repeated lines are counted, and earlier
-observations are reduced to their last line. The history is a tree of plans: the model opens a
-sub-plan with `Branch`, abandons one and goes back with `Prune`, and keeps facts with `Note`. The
-prompt shows only the steps of the active plan.
-These commands may accompany an action or stand alone. After two replies in a row without an
-action, the reply itself is the action. The paper's accessibility trees of web pages are left out.
+Observations are compacted: blank lines are removed, repeated lines are counted, of earlier pages
+the pivotal lines stay, and of a long page the lines that fit the task best (`page_lines.py`). The
+history is a tree of plans: the model opens a sub-plan with `Branch`, abandons one and goes back
+with `Prune`, keeps facts with `Note`, and elements of a page with `Keep`. The prompt shows only the
+steps of the active plan. Each of these can be left out, so that its effect can be measured.
+Planning commands may accompany an action or stand alone. After two replies in a row without an
+action, the reply itself is the action. The paper's merged texts and tables as Markdown are views of
+the environment (`?observation=tree,merged,tables`), and so are its fewer actions (`?gestures=`).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from itertools import groupby
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from palaestra.agents import line_ranking
+from palaestra.agents.memory.cross_episode import Shelf
+from palaestra.agents.memory.exemplars import exemplars
+from palaestra.agents.memory.retrieval import By, Retrieval, retrieval
+from palaestra.agents.page_lines import caption, compact, pivotal, ranked, without_id
+from palaestra.agents.plan_tree import COMMAND, Plan, PlanTree
 from palaestra.agents.react import action_of
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
-from palaestra.core.message import system, user
+from palaestra.core.message import Message, system, user
 from palaestra.core.session import Session
 
 PLANNING = 2  # of this many replies in a row without an action, the last is taken as one
-FORMAT = (
-    "Reply with lines of these forms; all but the last one may be left out:\n"
-    "Note: a fact to be kept\n"
-    "Branch: a sub-plan to begin now\n"
-    "Prune: the number of the plan to go back to, as this one is done or has failed\n"
-    "Action: one action"
-)
-_COMMANDS = re.compile(r"^\s*(Note|Branch|Prune):[ \t]*(\S.*)$", re.MULTILINE)
-
-
-@dataclass
-class Plan:
-    """A node of the plan tree."""
-
-    text: str
-    parent: int | None
-    state: str = ""  # or: pruned
-    steps: list[str] = field(default_factory=list)  # observations and actions under it
-
-
-@dataclass
-class PlanTree:
-    """The plans and notes that the model keeps."""
-
-    plans: list[Plan]
-    active: int = 0
-    notes: list[str] = field(default_factory=list)
-
-    def apply(self, reply: str) -> None:
-        """Execute the planning commands of a reply; ignore invalid ones."""
-        for command, argument in _COMMANDS.findall(reply):
-            if command == "Note":
-                self.notes.append(argument.strip())
-            elif command == "Branch":
-                self.plans.append(Plan(argument.strip(), self.active))
-                self.active = len(self.plans) - 1
-            elif found := re.search(r"\d{1,4}", argument):
-                self._go_back(int(found[0]))
-
-    def _go_back(self, to: int) -> None:
-        above, node = [], self.plans[self.active].parent
-        while node is not None:
-            above.append(node)
-            node = self.plans[node].parent
-        if to in above:
-            self.plans[self.active].state = ", pruned"
-            self.active = to
-
-    def shown(self, most: int) -> str:
-        """Format the plans, the notes and the last `most` steps of the active plan."""
-        lines = ["Plans:"]
-        for number, plan in enumerate(self.plans):
-            active = ", active" if number == self.active else plan.state
-            above = "" if plan.parent is None else f", of {plan.parent}"
-            lines.append(f"{number}. {plan.text}{above}{active}")
-        lines += ["Notes:", *self.notes] if self.notes else []
-        steps = self.plans[self.active].steps
-        return "\n".join([*lines, "Steps:", *steps[max(0, len(steps) - most) :]])
+FORMS = {
+    "Note": "Note: a fact to be kept",
+    "Keep": "Keep: the numbers of elements of this page that will be needed, such as 12, 15",
+    "Branch": "Branch: a sub-plan to begin now",
+    "Prune": "Prune: the number of the plan to go back to, as this one is done or has failed",
+}
+Count = Annotated[int, Field(ge=0)]
 
 
 class OccamAgent(Agent):
@@ -90,40 +45,102 @@ class OccamAgent(Agent):
 
     name = "occam"
 
-    def __init__(self, *, steps: Annotated[int, Field(ge=0)] = 12) -> None:
-        """Show the last `steps` steps of the active plan."""
-        self.steps = steps
+    def __init__(
+        self,
+        *,
+        steps: Count = 12,
+        plans: bool = True,
+        notes: bool = True,
+        pivotal: bool = True,
+        ranked: By | Literal["trained", "no"] = "no",
+        top: Annotated[int, Field(ge=1)] = 40,
+        replays: Count = 0,
+        shelf: str | None = None,
+    ) -> None:
+        """Show the last `steps` steps of the active plan.
+
+        Args:
+            steps: in the prompt, of the active plan.
+            plans: whether the model may open sub-plans.
+            notes: whether it may keep facts.
+            pivotal: whether steps show the lines of the page that matter, or all of it.
+            ranked: how the `top` lines of a page are chosen that fit the task and the plan: by
+                "words", by "embeddings", by "both", by the "trained" ranker, or "no".
+            replays: the number of earlier episodes in the prompt that solved a like task; they are
+                stored in the file `shelf` if given.
+
+        Raises:
+            MissingPackage: the embeddings asked for are not installed.
+        """
+        if shelf is not None and not replays:
+            raise ValueError("shelf is only read with replays=1 or more")
+        self.steps, self.pivotal, self.top, self.replays = steps, pivotal, top, replays
+        self.rank = _ranking(ranked)
+        self.shelf = Shelf(shelf)
+        asked = {"Note": notes, "Keep": pivotal, "Branch": plans, "Prune": plans}
+        self.commands = [name for name, on in asked.items() if on]
 
     async def run(self, session: Session) -> None:
         assert session.observation is not None
-        seen = compact(session.observation.text)
-        tree, only_planned = PlanTree([Plan("solve the task", None)]), 0
-        first = f"At the start:\n{seen}"
-        head = system(f"{session.instructions}\n{FORMAT}")
+        place = self.shelf.place(session)
+        first = compact(session.observation.text)
+        head, tree = self._head(session, first, place), PlanTree([Plan("solve the task", None)])
+        try:
+            await self._act(session, head, first, tree)
+        finally:
+            if self.replays and session.outcome is not None and session.outcome.scored:
+                self.shelf.keep(session, place)
+
+    async def _act(self, session: Session, head: Message, first: str, tree: PlanTree) -> None:
+        goal, seen, only_planned = caption(first) or first, first, 0
         while not session.over:
-            now = f"{first}\n\n{tree.shown(self.steps)}\n\nNow:\n{seen}"
-            reply = await session.generate([head, user(now)])
-            tree.apply(reply.text)
-            if "Action:" not in reply.text and _COMMANDS.search(reply.text):
+            page = self._shown(seen, f"{goal}\n{tree.plans[tree.active].text}")
+            reply = await session.generate([head, user(self._prompt(goal, tree, page))])
+            given = [one for one in COMMAND.findall(reply.text) if one[0] in self.commands]
+            tree.apply(given)
+            if "Action:" not in reply.text and given:
                 only_planned += 1
                 if only_planned < PLANNING:
                     continue
             only_planned, action = 0, action_of(reply.text)
-            tree.plans[tree.active].steps.append(f"{pivotal(seen)} > {action}")
+            kept = [id for name, ids in given if name == "Keep" for id in re.findall(r"\w+", ids)]
+            step = pivotal(seen, action, kept) if self.pivotal else seen
+            tree.plans[tree.active].steps.append(f"{step} > {action}")
             transition = await session.act(action, by=reply)
             seen = compact(transition.observation.text)
 
     def phrase(self, action: Action) -> str:
         return f"Action: {action.text}"
 
+    def _head(self, session: Session, first: str, place: str) -> Message:
+        """Return the first message: the instructions, the commands, and exemplars."""
+        if self.replays and session.first_recorded_call is not None:  # the same prompt as then
+            return session.first_recorded_call.messages[0]
+        lines = [session.instructions]
+        if self.commands:
+            lines.append("Reply with lines of these forms; all but the last one may be left out:")
+        lines += [*(FORMS[name] for name in self.commands), "Action: one action"]
+        text = "\n".join(lines)
+        if self.replays:
+            known = self.shelf.read(place)
+            text += exemplars(known, caption(first), self.replays)
+        return system(text)
 
-def compact(text: str) -> str:
-    """Return an observation without blank lines; a line repeated in a row is counted."""
-    runs = [(line, len(list(run))) for line, run in groupby(text.split("\n")) if line.strip()]
-    return "\n".join(f"{line} (x{n})" if n > 2 else "\n".join([line] * n) for line, n in runs)
+    def _shown(self, seen: str, query: str) -> str:
+        return seen if self.rank is None else ranked(seen, query, self.top, self.rank)
+
+    def _prompt(self, goal: str, tree: PlanTree, page: str) -> str:
+        """Return the prompt: the task, the plans, notes and steps, and the present page."""
+        plans = "Branch" in self.commands
+        begun = [] if page.startswith(goal) else [f"At the start:\n{goal}\n"]
+        return "\n".join([*begun, tree.shown(self.steps, plans=plans), f"\nNow:\n{page}"])
 
 
-def pivotal(seen: str, length: int = 120) -> str:
-    """Return the part of an observation that the history keeps: its last line, cut to `length`."""
-    last = seen.rpartition("\n")[2].strip()
-    return last if len(last) <= length else last[: length - 2] + " …"
+def _ranking(by: By | Literal["trained", "no"]) -> Retrieval | None:
+    """Return how lines are ranked; words and meanings are those of lines without their ids."""
+    if by == "no":
+        return None
+    if by == "trained":
+        return line_ranking.best
+    method = retrieval(by)
+    return lambda query, lines, count: method(query, list(map(without_id, lines)), count)

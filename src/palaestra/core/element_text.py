@@ -16,6 +16,7 @@ from palaestra.core.gestures.gesture_line import write_target
 
 LIMIT = 2000  # lines, of a text and as many marks of a picture
 TEXT = "StaticText"  # the role of plain text, as in Chromium's accessibility tree
+MARKDOWN = "Markdown"  # the role of a line that is shown as it is; see `element_compaction.py`
 INTERACTIVE = frozenset(
     "button checkbox combobox link listbox menuitem menuitemcheckbox menuitemradio option radio "
     "searchbox slider spinbutton switch tab textbox treeitem".split()
@@ -67,12 +68,12 @@ def flat(
         if is_interactive(element) or element.parent in acted_on:
             acted_on.add(element.id)
     for element in reversed(elements):
-        if element.id in worded or (element.role == TEXT and element.name.strip()):
+        if element.id in worded or (element.role in (TEXT, MARKDOWN) and element.name.strip(" |-")):
             worded.add(element.parent)
     without = acted_on | worded
     lines: list[Element | str] = []
     for element in elements:
-        if is_interactive(element):
+        if is_interactive(element) or element.role == MARKDOWN:
             lines.append(element)
         elif element.id not in without and (name := _one_line(element.name)):
             lines.append(name)
@@ -111,7 +112,7 @@ def described(element: Element, words: Mapping[str, str] | None = None) -> str:
     are left out where they are what follows: the name, or the role of what has no name.
     """
     said = _said(element)
-    if element.role == TEXT:
+    if element.role in (TEXT, MARKDOWN):
         return said
     called = None if words is None else words.get(element.id)
     if called is None:
@@ -128,6 +129,8 @@ def named(elements: Collection[Element], most: int = 5) -> str:
 
 
 def _said(element: Element) -> str:
+    if element.role == MARKDOWN:
+        return element.name
     parts = [f"{element.role} {_one_line(element.name)!r}" if element.name else element.role]
     if element.value:
         parts.append(f"value={_one_line(element.value)!r}")

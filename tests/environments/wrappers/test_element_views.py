@@ -20,6 +20,7 @@ from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.shared.marked_picture import with_marks
+from palaestra.environments.wrappers.gesture_selection import without_forms
 from tests.environments.order_form import SIZE
 
 FORM = "tests.environments.order_form:OrderForm"
@@ -56,6 +57,56 @@ def test_views_take_the_place_of_the_environments_own_text() -> None:
         "Order",
         *(line.strip() for line in TREE.split("\n")[2:]),
     ]
+
+
+def test_views_of_words_can_be_compact() -> None:
+    environment, first = begun("?observation=tree,merged,tables+changes,merged")
+    tree, changes = first.text.split("\n", 1)[1][: len(TREE)], first.text[-len("'Terms'") :]
+    assert tree == TREE and changes == "'Terms'"
+    seen = environment.step(Action("click [agree]")).observation.text.split("\n")
+    assert seen[-1] == "[agree] checkbox 'I agree', checked, focused"
+    assert seen[:-1] == [
+        "Done.",
+        *TREE.replace("I agree'", "I agree', checked, focused").split("\n"),
+    ]
+
+
+def test_only_selected_gestures_are_taken_and_told() -> None:
+    environment, _ = begun("?gestures=click,type")
+    assert environment.step(Action("type [name] 'Ann'")).valid
+    refused = environment.step(Action("select [size] 'large'"))
+    assert not refused.valid
+    assert (
+        refused.observation.text == "'select' is not taken here; use: click, type, answer, give up."
+    )
+    assert list(environment.oracle()) == []  # its plan needs `select`
+    whole, _ = begun("?gestures=click,type,select")
+    assert whole.oracle()[0].text.startswith("type")
+    rng = random.Random(0)
+    samples = {environment.sample_action(rng).text.split()[0] for _ in range(40)}  # type: ignore[attr-defined]
+    assert samples == {"click", "type"}
+
+
+def test_tools_of_gestures_that_are_not_taken_are_not_offered() -> None:
+    environment = registry.make(f"{FORM}OfTools?gestures=click,type")
+    assert {tool.name for tool in environment.tools} == {"click", "type", "give_up"}
+
+
+@pytest.mark.parametrize(
+    ("kept", "instructions"),
+    [
+        ("click", "Reply with: click [3]. When done, reply answer ''. Be quick."),
+        ("click back", "Reply with: click [3]; back. When done, reply answer ''. Be quick."),
+        ("click type", "Reply with: click [3]; type 'a'. When done, reply answer ''. Be quick."),
+    ],
+)
+def test_instructions_leave_out_gestures(kept: str, instructions: str) -> None:
+    whole = "Reply with: click [3]; type 'a'; back. When done, reply answer ''. Be quick."
+    left_out = {"click", "type", "back"} - set(kept.split())
+    assert without_forms(whole, left_out) == instructions
+    lines = "Such as:\nclick [3]\ntype [4] 'a'\nback\nThe numbers are ids."
+    without = without_forms(lines, left_out).split("\n")
+    assert [line.split()[0] for line in without[1:-1]] == kept.split()
 
 
 def test_marks_number_the_picture_and_are_targets() -> None:
@@ -121,6 +172,11 @@ def test_the_numbers_of_a_picture_are_drawn_at_their_boxes() -> None:
             "is not valid; give diff, image, pixels, blank, or views",
         ),
         (f"{FORM}?observation=tree+sound", "is not valid; give diff"),
+        (f"{FORM}?observation=marks,merged", "of words also with ,tables and ,merged behind"),
+        (f"{FORM}?observation=tree,merged,merged", "is not valid; give diff"),
+        (f"{FORM}?gestures=click,jump", "is not valid; give kinds joined by commas: click, double"),
+        (f"{FORM}?gestures=click,click", "is not valid; give kinds joined by commas"),
+        ("babyai/GoToLocalS5N2?gestures=click", "gestures=click needs 'elements'"),
         (f"{FORM}?observation=tree&stale=0.5", "observation=tree shows what stale and partial"),
         (f"{FORM}?dialect=klingon", "is not valid; give aitw, androidworld"),
     ],
@@ -135,7 +191,8 @@ def test_what_does_not_go_is_refused_in_one_sentence(id: str, why: str) -> None:
 def test_views_and_targets_keep_the_contract(
     targets: str, clause: Callable[[Subject], None]
 ) -> None:
-    query = f"{targets}&observation=tree+marks&errors=0.3&budget=9"
+    query = f"{targets}&observation=tree,merged+marks&errors=0.3&budget=9"
+    query += "&gestures=click,type,select,scroll,wait"
     clause(Subject.of(f"{FORM}?{query}", steps=4, per_split=1))
 
 

@@ -313,5 +313,7 @@ def test_the_order_of_writing_does_not_matter() -> None:
 def test_a_query_is_read() -> None:
     assert split("a/b") == ("a/b", {})
     assert split("a/b?turns=3&reward=sparse") == ("a/b", {"turns": "3", "reward": "sparse"})
-    assert set(KNOBS) == {*VALUES, "context", "calls", "dialect", "library", "messages", "team"}
-    # the last five have tests of their own
+    own_tests = {
+        "context", "calls", "dialect", "gestures", "library", "messages", "targets", "team",
+    }  # fmt: skip
+    assert set(KNOBS) == {*VALUES, *own_tests}

@@ -9,10 +9,12 @@
 `observation=pixels`    a picture in place of the text; the first text says the goal
 `observation=blank`     the same with pictures of one grey: the control of `pixels`
 `observation=tree`      views of a page in place of its text, where elements are declared: `tree`,
-                        `text`, `marks`, `picture`, or several, as `tree+picture` (see
-                        `element_views.py`)
+                        `text`, `marks`, `picture`, or several, as `tree+picture`; with
+                        `tree,merged,tables` in fewer lines (see `element_views.py`)
 `targets=words`         the oracle names elements by words where these fit one only, and views show
                         no ids of those (see `word_targets.py`)
+`gestures=click,type`   only gestures of these kinds, and `answer` and `give up`, are taken; the
+                        instructions leave out the others
 `dialect=NAME`          gestures are written as another system's actions: `browsergym`, `webarena`,
                         `pyautogui`, … (see `core/gestures/dialects.py`)
 `reward=sparse`         1 at success and 0 elsewhere
@@ -56,9 +58,14 @@ from palaestra.core.gestures.dialects import DIALECTS
 from palaestra.environments.channels.talking import Messages
 from palaestra.environments.teams.team_environment import InTeam
 from palaestra.environments.wrappers.contextual import Context
-from palaestra.environments.wrappers.element_views import VIEWS, View, is_view
+from palaestra.environments.wrappers.element_views import COMPACTIONS, VIEWS, View, is_view
 from palaestra.environments.wrappers.fault_injection import Errors, Latency, Partial, Stale
 from palaestra.environments.wrappers.gesture_dialects import InDialect
+from palaestra.environments.wrappers.gesture_selection import (
+    KINDS,
+    SelectedGestures,
+    is_selection,
+)
 from palaestra.environments.wrappers.library_functions import LibraryFunctions
 from palaestra.environments.wrappers.observation_wrappers import (
     Actions,
@@ -72,13 +79,18 @@ from palaestra.environments.wrappers.preference_wrappers import Calls, Profile, 
 from palaestra.environments.wrappers.word_targets import WordTargets
 from palaestra.environments.wrappers.wrapper import Wrapper
 
+OBSERVATIONS = (
+    f"diff, image, pixels, blank, or views joined by +: {', '.join(VIEWS)} (of words also with "
+    f"{' and '.join(f',{name}' for name in COMPACTIONS)} behind)"
+)
 KNOBS: dict[str, tuple[type[Wrapper], str]] = {
     "context": (Context, "NAME:LOW~HIGH, …"),
     "errors": (Errors, "a share from 0 to 1"),
     "stale": (Stale, "a share from 0 to 1"),
     "partial": (Partial, "a share from 0 to 1"),
     "targets": (WordTargets, "words"),
-    "observation": (Diff, "diff, image, pixels, blank, or views joined by +: " + ", ".join(VIEWS)),
+    "observation": (Diff, OBSERVATIONS),
+    "gestures": (SelectedGestures, "kinds joined by commas: " + ", ".join(KINDS)),
     "dialect": (InDialect, ", ".join(DIALECTS)),
     "actions": (Actions, "listed, numbered, tool"),
     "team": (InTeam, "a template, or a TOML file"),
@@ -168,7 +180,9 @@ def _fits(takes: str, value: str) -> bool:
     if takes in ("seconds", "a share from 0 to 1"):
         number = re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?|\.[0-9]+", value)
         return number is not None and (takes == "seconds" or float(value) <= 1)
-    if takes.endswith(", ".join(VIEWS)) and is_view(value):
-        return True
+    if takes.startswith("kinds joined by commas"):
+        return is_selection(value)
+    if takes == OBSERVATIONS:
+        return value in ("diff", *LOOKS) or is_view(value)
     known = takes.split(", ")
     return all(part in known for part in value.split(",")) if "hidden" in known else value in known
