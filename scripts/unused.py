@@ -30,7 +30,7 @@ ALLOWED = {
         allow_bf16_reduced_precision_reduction attention_mask _control_tokens capture_signals
         convert_tokens_to_ids cwd
         action_set make_model max_prompt_tokens
-        decoder do_GET encode_special_tokens format_message get_template_vars handle_data
+        decoder do_GET do_POST encode_special_tokens format_message get_template_vars handle_data
         handle_endtag handle_starttag ignore_merges
         is_connected log_message max_steps normalizer on_files on_page_markdown
         model_config model_max_length nb_objects nb_rooms no_wrap numUserAgents on_log on_step_end
@@ -69,7 +69,7 @@ def named() -> set[str]:
     found: set[str] = set()
     for path in (ROOT / "src").rglob("*.py"):
         found |= set(re.findall(r"\"[\w.{}]*:(\w+)\"", path.read_text()))
-    for path in (ROOT / "src").rglob("*.html"):
+    for path in (ROOT / "src").rglob("templates/**/*.html"):
         found |= set(re.findall(r"\.(\w+)", path.read_text()))
     return found
 

@@ -88,6 +88,16 @@ PAGES = {
     "/hover": """<!doctype html><title>Hover</title><style>button:hover { color: red }</style>
         <button onmouseover="document.querySelector('p').textContent = 'hovered'">Here</button>
         <p role=status></p>""",
+    "/opener": """<!doctype html><title>Opener</title><p role=status></p>
+        <button onclick="open('/opened', 'opened', 'width=200,height=100')">Open</button><script>
+          function tell() {
+            setTimeout(() => { document.querySelector("p").textContent = "told"; }, 500);
+          }
+        </script>""",
+    "/opened": """<!doctype html><title>Opened</title>
+        <button onclick="opener.tell(); window.close()">Tell and close</button>""",
+    "/list": """<!doctype html><title>List</title><a href="/note.txt">Note</a>
+        <input type=file aria-label=File>""",
     "/huge": """<!doctype html><title>Huge</title><body><script>
           for (let number = 0; number < 50000; number++)
             document.body.append(Object.assign(document.createElement("button"),
@@ -122,6 +132,9 @@ def shop(request: Request) -> Response:
     if request.path == "/json":
         said = f"{request.method} {request.body.decode()}"
         return Response(f'{{"said": "{said}"}}'.encode(), "application/json")
+    if request.path == "/note.txt":
+        attached = {"Content-Disposition": 'attachment; filename="../note.txt"'}
+        return Response(b"noted", "text/plain", headers=attached)
     if request.path not in PAGES:
         return Response(b"There is no such page.", "text/plain", 404)
     return Response(PAGES[request.path].encode())

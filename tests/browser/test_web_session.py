@@ -62,10 +62,6 @@ def test_a_form_is_filled_with_the_mouse_and_the_keyboard(shared: WebSession) ->
     act(session, "select 'Size' 'large'")
     assert "size large" in texts(session)
     act(session, "press 'Control+a'", f"upload [{named(session, 'File').id}] 'cv.txt'")
-    for _ in range(50):  # the browser reads a file in real time
-        if "file my life" in texts(session):
-            break
-        act(session, "wait 1")
     assert "file my life" in texts(session)
 
 
@@ -160,6 +156,26 @@ def test_tabs(shared: WebSession) -> None:
     assert len(opened(session, "/").tabs) == 1
 
 
+def test_a_window_that_closes_itself_gives_its_time_to_the_one_before(shared: WebSession) -> None:
+    session = opened(shared, "/opener")
+    act(session, "click 'Open'")
+    assert len(session.tabs) == 2
+    act(session, "click 'Tell and close'")
+    assert len(session.tabs) == 1 and "told" in texts(session)
+
+
+def test_an_attachment_is_kept_among_the_files_and_can_be_uploaded(shared: WebSession) -> None:
+    session = opened(shared, "/list")
+    assert page_snapshot.save(session)
+    act(session, "click 'Note'")
+    assert session.downloads == ["note.txt"] and session.files["note.txt"] == b"noted"
+    assert named(session, "List").role == "RootWebArea" and session.refused == []
+    assert page_snapshot.save(session) == b""  # no snapshot of a page holds files
+    act(session, "upload 'File' 'note.txt'")
+    assert "note.txt" in named(session, "File").value
+    assert opened(session, "/list").downloads == [] and "note.txt" not in session.files
+
+
 def test_the_pointer_of_an_earlier_world_hovers_over_nothing(shared: WebSession) -> None:
     elements, picture = opened(shared, "/hover").elements(), shared.picture()
     act(shared, "hover 'Here'")
@@ -182,6 +198,23 @@ def test_dialogs_are_elements_that_wait_for_an_answer(shared: WebSession) -> Non
     assert "prompt: new" in texts(session)
     act(session, "click 'Alert'")
     assert named(opened(session, "/"), "Home").role == "RootWebArea"
+
+
+def test_an_open_dialog_has_a_picture_whose_buttons_can_be_clicked(shared: WebSession) -> None:
+    session = opened(shared, "/dialogs")
+    page = session.picture()
+    act(session, "click 'Confirm'")
+    confirm = session.picture()
+    with Image.open(io.BytesIO(confirm)) as image:
+        assert image.size == SIZE
+    assert confirm == session.picture() != page
+    box = named(session, "Cancel").box
+    assert box is not None
+    act(session, f"click ({box.centre[0]}, {box.centre[1]})")
+    assert "confirm: false" in texts(session)
+    act(session, "click 'Prompt'")
+    assert session.picture() not in (page, confirm)
+    act(session, "click 'OK'")
 
 
 def test_what_covers_an_element_is_named_and_nothing_is_clicked(shared: WebSession) -> None:

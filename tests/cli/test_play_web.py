@@ -168,8 +168,11 @@ def test_a_person_is_a_member_of_a_team() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--player-seconds", "5"], "--player-seconds and --port need --web"),
-        (["--port", "0"], "need --web"),
+        (["--player-seconds", "5"], "--player-seconds needs --web"),
+        (["--port", "0"], "--port needs --web or --own-browser"),
+        (["--own-browser", "--web"], "--own-browser is for one person alone"),
+        (["--own-browser"], "have no page of their own; leave out --own-browser"),
+        (["--run", "runs/people"], "--run needs --own-browser"),
         (["--web", "--player-seconds", "0"], "--player-seconds 0 is no time to decide"),
         (["--web", "--port", "70000"], "There is no port 70000"),
         (["--web", "--player", "bob"], "Nobody plays for ann"),

@@ -93,7 +93,7 @@
   for (const at of ["timeStamp"])
     Object.defineProperty(Event.prototype, at, { get: () => clock.now - clock.start, configurable: true });
 
-  // ── requests: time stands still until they are answered ─────────────────
+  // ── requests and files: time stands still until they are read ────────────
   const counted = (promise) => {
     clock.pending++;
     const done = () => { clock.pending--; };
@@ -101,10 +101,13 @@
     return promise;
   };
   if (native.fetch) hide(window, "fetch", (...given) => counted(native.fetch.apply(window, given)));
-  for (const name of ["text", "json", "arrayBuffer", "blob", "formData"]) {
-    const read = Response.prototype[name];
-    hide(Response.prototype, name, function () { return counted(read.call(this)); });
-  }
+  for (const [kind, names] of [
+    [Response, ["text", "json", "arrayBuffer", "blob", "formData"]], [Blob, ["text", "arrayBuffer"]],
+  ])
+    for (const name of names) {
+      const read = kind.prototype[name];
+      hide(kind.prototype, name, function () { return counted(read.call(this)); });
+    }
   hide(XMLHttpRequest.prototype, "send", function (...given) {
     counted(new Promise((done) => this.addEventListener("loadend", done, { once: true })));
     return native.send.apply(this, given);

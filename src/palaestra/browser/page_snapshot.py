@@ -77,12 +77,13 @@ _PUT_BACK = f"""(({{ fields, scrolled, range, focus, draws }}) => {{
 def save(session: WebSession) -> bytes:
     """Return a snapshot; empty where there is no other way back than the gestures.
 
-    That is so at a dialog, with several tabs, with a chosen file, and after a page has written its
-    own history.
+    That is so at a dialog, with several tabs, with a chosen file, after a download, and after a
+    page has written its own history.
     """
     with session.watched():
         tab = session.tab
-        if len(session.tabs) > 1 or tab.dialog is not None or tab.wrote_history:
+        many = len(session.tabs) > 1
+        if many or tab.dialog is not None or tab.wrote_history or session.downloads:
             return b""
         try:
             page = tab.evaluate(_HELD)

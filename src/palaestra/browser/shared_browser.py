@@ -33,16 +33,21 @@ class Browser:
             filter=[{"type": "page"}, {"exclude": True}],
         )
 
-    def idle_session(self, size: tuple[int, int]) -> WebSession | None:
-        """Return a session of that size without a world; None: there is none."""
-        for session in self._idle:
-            if session.size == size:
-                self._idle.remove(session)
-                return session
-        return None
+    def session(self, size: tuple[int, int]) -> WebSession:
+        """Return a session that no world has; raises EnvironmentFault if the browser ended."""
+        with _lock:
+            self.leases += 1
+            found = next((session for session in self._idle if session.size == size), None)
+            if found is not None:
+                self._idle.remove(found)
+        try:
+            return found or self._open(size)
+        except BaseException:
+            self.release()
+            raise
 
-    def open_session(self, size: tuple[int, int]) -> WebSession:
-        """Return a new session with one empty tab; raises EnvironmentFault if the browser ended."""
+    def _open(self, size: tuple[int, int]) -> WebSession:
+        """Return a new session with one empty tab."""
         connection = Connection(self.pipe)
         made: dict[str, Any] = connection.call("Target.createBrowserContext")
         context = made["browserContextId"]
@@ -111,10 +116,8 @@ def new_session(size: tuple[int, int]) -> WebSession:
         if _shared is None or not _shared.process.alive:
             _shared = Browser()
         browser = _shared
-        browser.leases += 1
-        session = browser.idle_session(size)
+        browser.leases += 1  # it stays until the session is there
     try:
-        return session or browser.open_session(size)
-    except BaseException:
+        return browser.session(size)
+    finally:
         browser.release()
-        raise

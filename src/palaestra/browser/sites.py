@@ -6,6 +6,7 @@ import mimetypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Protocol, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 
@@ -43,6 +44,24 @@ class Response:
 
 
 Site = Callable[[Request], Response]
+
+
+@dataclass(frozen=True, slots=True)
+class HostedPage:
+    """A task on the page of one site, as a person can do it in a browser of their own."""
+
+    site: Site
+    goal: str  # what to do; its answer ends the task
+    files: Mapping[str, bytes]  # that the person may need to upload, by name
+
+
+@runtime_checkable
+class Hosting(Protocol):
+    """An environment whose present task is on the page of one site, and ends with an answer."""
+
+    def hosted(self) -> HostedPage:
+        """Return the page of the present task; what is done there counts for the task."""
+        ...
 
 
 class FolderSite:

@@ -48,6 +48,7 @@ class Tab:
         self.dialog: Dialog | None = None
         self.drag: Parameters | None = None  # data of a drag that the browser has begun
         self.crashed = False
+        self.gone = False  # whether it has closed
         self.count = 0  # of the elements of its page when it came to rest
         self._loading: set[str] = set()  # frames
         self._leaving: set[str] = set()  # frames that will load another page, and do not yet
@@ -86,7 +87,7 @@ class Tab:
         self.connection.tell(method, self.id, **parameters)
 
     def wait(self, numbers: list[int]) -> list[Parameters]:
-        """Wait for calls, or until a dialog opens, which holds them up; then nothing returns."""
+        """Wait for calls; nothing returns if a dialog opens, which holds them up, or it closes."""
         found = self.connection.wait(numbers, self._interrupted)
         if numbers and not found:
             self._check()
@@ -131,7 +132,7 @@ class Tab:
         self.connection.wait_for(lambda: self._rests() or self._interrupted())
 
     def settle(self, milliseconds: float, frames: int = 0) -> None:
-        """Give the page that much time, after what it loads; stop if a dialog opens.
+        """Give the page that much time, after what it loads; stop if a dialog opens or it closes.
 
         Args:
             milliseconds: of its own clock.
@@ -145,7 +146,7 @@ class Tab:
         for _ in range(ROUNDS):
             self.connection.wait_for(lambda: self._rests() or self._interrupted())
             self._check()
-            if self.dialog is not None:
+            if self.dialog is not None or self.gone:
                 return
             try:
                 found = self.evaluate(_ADVANCE % (until, frames, session.watch))
@@ -258,6 +259,7 @@ class Tab:
             self.tell("Fetch.failRequest", requestId=id, errorReason="BlockedByClient")
         else:
             if document:
+                response = self.session.kept(response)
                 now, seed = self.session.next_document()
                 if page:
                     self.born = (now, self.session.chance[1])
@@ -279,7 +281,7 @@ class Tab:
         return not self._loading and not self._leaving
 
     def _interrupted(self) -> bool:
-        return self.dialog is not None or self.crashed
+        return self.dialog is not None or self.crashed or self.gone
 
     def _check(self) -> None:
         if self.crashed:

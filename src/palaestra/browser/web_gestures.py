@@ -106,18 +106,23 @@ def do(session: WebSession, gesture: Gesture) -> None:
             _answer(session, gesture)
         else:
             _Hand(session).do(gesture)
-        if session.tabs:
-            time = (
-                gesture.amount[0] * 1000 if gesture.kind == "wait" and gesture.amount[0] else TIME
-            )
-            session.tab.settle(time, _FRAMES.get(gesture.kind, 0))
-            if session.tab.loads != loads and session.pointer is not None:
-                # The browser notices only after a while what lies under the pointer now.
-                session.tab.wait([input_events.move(session.tab, session.pointer)])
-                session.tab.settle(0)
-        else:
-            session.open_tab()
+        wait = gesture.kind == "wait" and gesture.amount[0]
+        _settle(session, wait * 1000 if wait else TIME, _FRAMES.get(gesture.kind, 0))
+        if session.tab.loads != loads and session.pointer is not None:
+            # The browser notices only after a while what lies under the pointer now.
+            session.tab.wait([input_events.move(session.tab, session.pointer)])
+            session.tab.settle(0)
         session.changed()
+
+
+def _settle(session: WebSession, milliseconds: float, frames: int) -> None:
+    """Give time to the tab in front; if it closes itself, to the next one."""
+    while session.tabs:
+        front = session.tab
+        front.settle(milliseconds, frames)
+        if not front.gone:
+            return
+    session.open_tab()
 
 
 def _answer(session: WebSession, gesture: Gesture) -> None:

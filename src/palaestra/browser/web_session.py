@@ -7,12 +7,14 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from email.message import Message
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from palaestra.browser import accessibility, input_events
 from palaestra.browser.devtools import Connection, Parameters, Refusal
+from palaestra.browser.dialog_picture import dialog_boxes, dialog_page
 from palaestra.browser.sites import Request, Response, Site
 from palaestra.browser.tab import KEY, Tab
 from palaestra.core.element import Box, Element
@@ -77,7 +79,8 @@ class WebSession:
         self.tabs: list[Tab] = []
         self.current = 0  # the number of the tab in front
         self.sites: Mapping[str, Site] = {}
-        self.files: Mapping[str, bytes] = {}
+        self.files: dict[str, bytes] = {}  # that may be uploaded
+        self.downloads: list[str] = []  # names of those that pages gave, in order
         self.refused: list[str] = []  # requests that no site of the world answers
         self.clipboard = ""
         self.pointer: tuple[float, float] | None = None  # None: nowhere yet
@@ -134,7 +137,7 @@ class WebSession:
         if not self.tabs:
             self.open_tab()
         self._clear(hosts | {*sites})
-        self.sites, self.files, self.refused = sites, {}, []
+        self.sites, self.files, self.refused, self.downloads = sites, {}, [], []
         self.watch, self._held = "null", None
         self.now, self.chance = BEGIN, (seed, 0)
         moved = self.pointer is not None
@@ -245,6 +248,19 @@ class WebSession:
         """Return an address that was answered with this text; empty: none, or it is short."""
         return self._answered.get(text_digest(text.encode()), "") if len(text) >= LONG else ""
 
+    def kept(self, response: Response) -> Response:
+        """Keep an attachment among the world's files; its page stays. Other documents pass."""
+        if "Content-Disposition" not in response.headers:
+            return response
+        header = Message()
+        header["Content-Disposition"] = response.headers["Content-Disposition"]
+        name = PurePosixPath(header.get_filename("")).name
+        if header.get_content_disposition() != "attachment" or not name:
+            return response
+        self.files[name] = response.body
+        self.downloads.append(name)
+        return Response(b"", status=204)
+
     def next_document(self) -> tuple[float, int]:
         """Return the time and the seed of the next document that is loaded."""
         self.chance = (self.chance[0], self.chance[1] + 1)
@@ -279,6 +295,7 @@ class WebSession:
         """Remove a tab that has closed."""
         for index, tab in enumerate(self.tabs):
             if tab.id == id:
+                tab.gone = True
                 del self.tabs[index]
                 self.current = max(
                     0, min(self.current - (index <= self.current), len(self.tabs) - 1)
@@ -330,12 +347,13 @@ class WebSession:
 
     def _dialog_elements(self, kind: str, message: str, value: str) -> tuple[Element, ...]:
         around, text, ok, cancel = DIALOG
-        found = [Element(around, "alertdialog", message, states=("modal",))]
+        whole, field, left, right = dialog_boxes(self.size)
+        found = [Element(around, "alertdialog", message, states=("modal",), box=whole)]
         if kind == "prompt":
-            found.append(Element(text, "textbox", message, value, parent=around))
-        found.append(Element(ok, "button", "OK", parent=around))
+            found.append(Element(text, "textbox", message, value, box=field, parent=around))
+        found.append(Element(ok, "button", "OK", box=left, parent=around))
         if kind != "alert":
-            found.append(Element(cancel, "button", "Cancel", parent=around))
+            found.append(Element(cancel, "button", "Cancel", box=right, parent=around))
         return tuple(found)
 
     def run(self, program: str) -> Any:
@@ -358,9 +376,18 @@ class WebSession:
         return self._nodes[element.id]
 
     def picture(self) -> bytes:
-        """Return what the tab in front shows, as a PNG."""
+        """Return what the tab in front shows, or its open dialog, as a PNG."""
         with self.watched():
-            return self.tab.picture()
+            dialog = self.tab.dialog
+            if dialog is None:
+                return self.tab.picture()
+            other = self.browser.session(self.size)  # this page waits for the answer
+            try:
+                page = dialog_page(dialog, self.size)
+                other.tab.call("Page.setDocumentContent", frameId=other.tab.target, html=page)
+                return other.tab.picture()
+            finally:
+                other.close()
 
     def window(self) -> Box:
         """Return the box of the whole picture."""

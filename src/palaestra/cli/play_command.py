@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palaestra.core.environment import Action, Capability
@@ -49,8 +50,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"(default: {SECONDS:g})",
     )  # fmt: skip
     parser.add_argument(
-        "--port", type=int, metavar="N", help="with --web: of the page (default: any free one)"
-    )
+        "--port", type=int, metavar="N",
+        help="with --web or --own-browser: of the page (default: any free one)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--own-browser", action="store_true",
+        help="do the task on its very page in a browser of your own, and type the answer here "
+        "(environments whose tasks are on a page, such as challenges/all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--run", metavar="FOLDER",
+        help="with --own-browser: record the episode here, in a new run or one of earlier plays",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,8 +70,7 @@ def run(options: argparse.Namespace) -> int:
     split = parse_split(options.split) if options.split else None
     if options.seed < 0:
         raise InputError(f"--seed {options.seed} is negative; give 0 or more.")
-    if not options.web and (options.player_seconds is not None or options.port is not None):
-        raise InputError("--player-seconds and --port need --web; add it, or leave them out.")
+    _check(options)
     seconds = SECONDS if options.player_seconds is None else options.player_seconds
     if not 0 < seconds < math.inf:
         raise InputError(f"--player-seconds {seconds:g} is no time to decide; give more than 0.")
@@ -69,6 +79,12 @@ def run(options: argparse.Namespace) -> int:
         known = tasks(options.env)
         split = split or next((each for each in Split if known.count(each) != 0), Split.TRAIN)
         task = known.task(split, options.seed)
+        if options.own_browser:
+            from palaestra.cli.own_browser import play_in_own_browser
+
+            folder = Path(options.run) if options.run else None
+            play_in_own_browser(environment, task, port=options.port or 0, run=folder)
+            return 0
         if options.web or options.players:
             from palaestra.cli.play_game import Seat, play_game, seats_of
 
@@ -91,6 +107,18 @@ def run(options: argparse.Namespace) -> int:
     finally:
         environment.close()
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that would have no effect; raises InputError."""
+    if not options.web and options.player_seconds is not None:
+        raise InputError("--player-seconds needs --web; add it, or leave it out.")
+    if not options.web and not options.own_browser and options.port is not None:
+        raise InputError("--port needs --web or --own-browser; add one, or leave it out.")
+    if options.own_browser and (options.web or options.players):
+        raise InputError("--own-browser is for one person alone; leave out --web and --player.")
+    if options.run and not options.own_browser:
+        raise InputError("--run needs --own-browser; add it, or leave --run out.")
 
 
 def _rules(id: str, task: Task, environment: Environment) -> str:

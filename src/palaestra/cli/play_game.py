@@ -12,6 +12,7 @@ from palaestra.api.seating import AgentAndModel
 from palaestra.core.agent import Agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action
+from palaestra.core.episode import Key
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.player_session import PlayerSession
 from palaestra.core.session import Session
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from palaestra.core.model import Model
     from palaestra.core.task import Task
 
+PLAYED = Key("play", 0)
 FORM = "--player NAME for the person, and --player NAME=AGENT@MODEL for each other player"
 
 
@@ -163,6 +165,7 @@ async def play(
     *,
     begun: Callable[[], None],
     seconds: float | None = None,
+    key: Key = PLAYED,
 ) -> Episode:
     """Play one game, and return its record.
 
@@ -173,12 +176,12 @@ async def play(
         fronts: of the persons, by player.
         begun: called once all models are ready.
         seconds: that each player has to decide, in all; None: any number.
+        key: of the record.
 
     Raises:
         InputError: there is no such agent or model.
     """
     from palaestra.agents.players import Seats
-    from palaestra.core.episode import Key
     from palaestra.rollout.guarded_environment import LocalEnvironment
 
     agents = {
@@ -197,7 +200,7 @@ async def play(
         agent = agents[seats[0].player] if alone else Seats(agents)
         own, unlimited = Budget(seconds=seconds), Budget()
         session = Session(
-            Key("play", 0),
+            key,
             task,
             environment,
             agent,

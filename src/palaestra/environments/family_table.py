@@ -85,6 +85,13 @@ FAMILIES: dict[str, Family] = {
         "generated cases whose answers have several parts, one for each member of a team",
         "Apache-2.0",
     ),
+    "challenges": Family(
+        "palaestra.environments.families.challenges.environment:Challenges",
+        "",
+        "after WebGames (Thomas et al. 2025)",
+        "forty small web pages in five categories, each with a code for who does its task",
+        "Apache-2.0",
+    ),
     "crafter": Family(
         "palaestra.environments.families.crafter.environment:Crafter",
         "crafter",

@@ -1,0 +1,1 @@
+"""Challenges: forty small web pages, each of which gives a code once its task is done."""

@@ -1,0 +1,190 @@
+"""Challenges: forty small web pages in five categories, easy for people and hard for agents.
+
+Ids: `challenges/NAME`, a page; `challenges/basics`, `input`, `cognition`, `workflow` and `play`,
+whose pages take turns; `challenges/all`. What has to be done depends on the task's seed. The page
+sends what was done to its site, which runs in this process, and the site answers with a completion
+code; the task ends with `answer 'CODE'`. The code is in no page before. A right code counts only if
+the site gave it away. After WebGames (Thomas et al. 2025); the pages are ours.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from palaestra.browser.installation import browser_program
+from palaestra.browser.shared_browser import new_session
+from palaestra.browser.sites import HostedPage
+from palaestra.browser.web_gestures import do
+from palaestra.browser.web_session import WebSession
+from palaestra.core.element import Element
+from palaestra.core.element_text import is_interactive, tree
+from palaestra.core.environment import Action, Observation, Spec, Transition
+from palaestra.core.errors import InputError
+from palaestra.core.gesture import Gesture, Id
+from palaestra.core.gestures.gesture_line import read_line, write_line
+from palaestra.core.gestures.gesture_tools import gesture_in
+from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
+from palaestra.core.task import Task
+from palaestra.environments.base import Replayed, hashed, refused
+from palaestra.environments.families.challenges import challenge_registry
+from palaestra.environments.families.challenges.challenge_registry import ChallengeTasks
+from palaestra.environments.families.challenges.challenge_site import (
+    HOME,
+    HOST,
+    TRIES,
+    ChallengeSite,
+)
+
+SIZE = (960, 640)  # of the window, in pixels
+INSTRUCTIONS = (
+    "You do a task on a web page. Reply with one gesture: click 'words of a button', click [id] or "
+    "click (320, 240), a point of the picture, which is 960 pixels wide and 640 high; double, "
+    "right and hover likewise; type 'words of a field' 'text', with clear at the end to replace "
+    "what it holds; press 'Control+a'; select 'words of a list' 'option'; drag [3] to [9]; scroll "
+    "down 300; upload [4] 'cv.pdf'; tab 0; back; wait 5. Once the task is done, the page shows a "
+    "completion code: reply answer 'CODE'."
+)
+
+
+class Challenges(
+    Replayed,
+    Pictured,
+    Elemental,
+    Sampling,
+    id="challenges",
+    capabilities=("state_key", "snapshot", "oracle", "elements", "picture"),
+    typical_turns=30,  # references have up to 21
+):
+    """One page, or several that take turns; and one task."""
+
+    OVER = "The task is over."
+    instructions = INSTRUCTIONS
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        browser_program()  # raises before anything starts
+        self._session: WebSession | None = None
+        self._plan: list[str] = []  # what is left of the reference
+        self._said = ""  # what stands above the page
+
+    @classmethod
+    def names(cls) -> list[str]:
+        return challenge_registry.names()
+
+    @classmethod
+    def tasks(cls, environment: str) -> ChallengeTasks:
+        return ChallengeTasks(environment)
+
+    @classmethod
+    def spec_of(cls, name: str = "") -> Spec:
+        if name:
+            challenge_registry.parameters_of(name, 0)  # raises for an unknown one
+        return super().spec_of(name)
+
+    def _begin(self, task: Task) -> Observation:
+        self.site = site_of(task)
+        if self._session is not None and self._session.failed:
+            self.close()
+        if self._session is None:
+            self._session = new_session(SIZE)
+        challenge = self.site.challenge
+        self._session.begin({HOST: self.site}, HOME, task.seed, files=challenge.files)
+        self._plan = [*map(_written, challenge.plan), self._ending()]
+        self._said = f"Task: {challenge.goal}"
+        return Observation(f"{self._said}\n{tree(self._session.elements())}")
+
+    def _act(self, action: Action) -> Transition:
+        session = self._here()
+        try:
+            gesture = gesture_in(action)
+            if gesture.kind in ("answer", "give up"):
+                return self._end(gesture)
+            files = {*session.files}
+            do(session, gesture)
+        except InputError as wrong:
+            return refused(str(wrong))
+        self._follow(write_line(gesture))
+        got = [f"Downloaded '{name}'." for name in session.files if name not in files]
+        self._said = " ".join(got)
+        return Transition(Observation(f"{self._said}\n{tree(session.elements())}".strip()))
+
+    def _end(self, gesture: Gesture) -> Transition:
+        right = gesture.text.strip().upper() == self.site.code
+        success = gesture.kind == "answer" and right and self.site.solved
+        self._said = self.OVER
+        return Transition(
+            Observation(self.OVER),
+            reward=float(success),
+            terminated=True,
+            success=success,
+            info={"shown": self.site.solved},
+        )
+
+    def _follow(self, line: str) -> None:
+        """Keep up the plan: its next gesture was done, or it begins again on a new page."""
+        session = self._here()
+        if self.site.solved:
+            self._plan = [self._ending()]
+        elif self._plan and line == self._plan[0]:
+            del self._plan[0]
+        elif session.tab.dialog or len(session.tabs) > 1 or self.site.wrong >= TRIES:
+            self._plan = []
+        else:
+            again = _written(f"go '{HOME}'")
+            self._plan = [again, *map(_written, self.site.challenge.plan), self._ending()]
+
+    def _ending(self) -> str:
+        return _written(f"answer '{self.site.code}'")
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def elements(self) -> Sequence[Element]:
+        return self._here().elements()
+
+    def picture(self) -> bytes:
+        return self._here().picture()
+
+    def caption(self) -> str:
+        return self._said
+
+    def hosted(self) -> HostedPage:
+        return HostedPage(self.site, self.site.challenge.goal, self.site.challenge.files)
+
+    def state_key(self) -> str:
+        """Hash the gestures so far: what a page's script holds is in no element."""
+        return hashed(self._current().id, self._past)
+
+    def oracle(self) -> Sequence[Action]:
+        """Return the rest of the reference; empty where only another page could lead on."""
+        self._here()
+        return [] if self._over else [Action(line) for line in self._plan]
+
+    def sample_action(self, rng: random.Random) -> Action:
+        """Return a click on something, or a word typed into a field."""
+        some = [one for one in self.elements() if is_interactive(one)]
+        if not some:
+            return Action("wait 1")
+        chosen = rng.choice(some)
+        if chosen.role in ("textbox", "searchbox"):
+            words = self.site.challenge.goal.split()
+            return Action(write_line(Gesture("type", Id(chosen.id), text=rng.choice(words))))
+        return Action(write_line(Gesture("click", Id(chosen.id))))
+
+    def _here(self) -> WebSession:
+        self._current()
+        assert self._session is not None
+        return self._session
+
+
+def site_of(task: Task) -> ChallengeSite:
+    """Return the site of a task, on which nothing was done."""
+    name = challenge_registry.challenge_of(task)
+    return ChallengeSite(name, task.seed, challenge_registry.made(name, task.seed))
+
+
+def _written(line: str) -> str:
+    return write_line(read_line(line))
