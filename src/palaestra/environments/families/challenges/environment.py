@@ -54,6 +54,7 @@ class Challenges(
     Sampling,
     id="challenges",
     capabilities=("state_key", "snapshot", "oracle", "elements", "picture"),
+    waits=True,
     typical_turns=30,  # references have up to 21
 ):
     """One page, or several that take turns; and one task."""
