@@ -18,10 +18,10 @@ from palaestra.browser.sites import HostedPage
 from palaestra.browser.web_gestures import do
 from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
-from palaestra.core.element_text import is_interactive, tree
+from palaestra.core.element_text import tree
 from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.errors import InputError
-from palaestra.core.gesture import Gesture, Id
+from palaestra.core.gesture import Gesture
 from palaestra.core.gestures.gesture_line import read_line, write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
 from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
@@ -35,6 +35,7 @@ from palaestra.environments.families.challenges.challenge_site import (
     TRIES,
     ChallengeSite,
 )
+from palaestra.environments.shared.sampled_gestures import click_or_type
 
 SIZE = (960, 640)  # of the window, in pixels
 INSTRUCTIONS = (
@@ -166,14 +167,8 @@ class Challenges(
 
     def sample_action(self, rng: random.Random) -> Action:
         """Return a click on something, or a word typed into a field."""
-        some = [one for one in self.elements() if is_interactive(one)]
-        if not some:
-            return Action("wait 1")
-        chosen = rng.choice(some)
-        if chosen.role in ("textbox", "searchbox"):
-            words = self.site.challenge.goal.split()
-            return Action(write_line(Gesture("type", Id(chosen.id), text=rng.choice(words))))
-        return Action(write_line(Gesture("click", Id(chosen.id))))
+        words = self.site.challenge.goal.split()
+        return Action(click_or_type(self.elements(), words, "wait 1", rng))
 
     def _here(self) -> WebSession:
         self._current()

@@ -25,10 +25,10 @@ from palaestra.browser.web_gestures import do
 from palaestra.browser.web_session import BEGIN as PAGE_BEGIN
 from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
-from palaestra.core.element_text import flat, is_interactive
+from palaestra.core.element_text import flat
 from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.errors import EnvironmentFault, InputError
-from palaestra.core.gesture import Gesture, Id
+from palaestra.core.gesture import Gesture
 from palaestra.core.gestures.gesture_line import write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
 from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
@@ -43,6 +43,7 @@ from palaestra.environments.families.real_sites.saved_world import packed, retur
 from palaestra.environments.families.real_sites.site_judging import is_solved, left, verdict
 from palaestra.environments.families.real_sites.site_world import SiteWorld, application
 from palaestra.environments.families.real_sites.task_template import SiteTask, TaskTemplate
+from palaestra.environments.shared.sampled_gestures import click_or_type
 
 FIRST_PICTURE = "document.images.length ? document.images[0].src : ''"
 SIZE = (1200, 800)  # of the window, in pixels
@@ -261,14 +262,8 @@ class Sites(
 
     def sample_action(self, rng: random.Random) -> Action:
         """Return a click on something, or a word typed into a field."""
-        some = [one for one in self.elements() if is_interactive(one)]
-        if not some:
-            return Action("scroll down 100")
-        chosen = rng.choice(some)
-        if chosen.role in ("textbox", "searchbox"):
-            words = self._site_task.goal.split()
-            return Action(write_line(Gesture("type", Id(chosen.id), text=rng.choice(words))))
-        return Action(write_line(Gesture("click", Id(chosen.id))))
+        words = self._site_task.goal.split()
+        return Action(click_or_type(self.elements(), words, "scroll down 100", rng))
 
     # ── details ──────────────────────────────────────────────────────────────
 
