@@ -17,7 +17,7 @@ from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.goal import MAIN
 from palaestra.environments.families.apps.environment import Apps
-from palaestra.environments.families.apps.setting import Setting, core, life, office
+from palaestra.environments.families.apps.setting import Setting, brand, core, life, office
 from palaestra.environments.families.apps.stock import (
     CORE,
     DOCUMENTS,
@@ -115,7 +115,8 @@ def test_new_apps_stand_beside_those_of_the_setting(which: str, own: tuple[str, 
 
 
 def test_every_stock_app_is_in_a_setting_and_the_core_is_the_first() -> None:
-    named = {*LIFE, *OFFICE, *DOCUMENTS, "user"}  # the user is asked in `apps/ask`
+    named = {*LIFE, *OFFICE, *DOCUMENTS, *brand().suite.apps}
+    named.add("user")  # who is asked in `apps/ask`
     assert named == set(VERBS)
     assert tuple(core().suite.apps) == CORE
     assert {*core().suite.apps} < {*life().suite.apps}
