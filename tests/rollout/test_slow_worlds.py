@@ -7,31 +7,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from palaestra.core.environment import Action, AsyncEnvironment
-from palaestra.core.task import Task
 from palaestra.rollout.fair_lock import FairLock, Slow
-from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.worker_pool import WorkerPool
 from tests.rollout import faulty
+from tests.rollout.counting import episode, expected, task
 
 T = TypeVar("T")
 
 FAULTY = faulty.__name__
 WORDS = ("3", "-4", "what?", "10", "1", "2", "7")
-
-
-def task(seed: int) -> Task:
-    return Task(f"train/{seed}", "counting", seed)
-
-
-async def episode(world: AsyncEnvironment, seed: int) -> list[Any]:
-    seen: list[Any] = [await world.reset(task(seed))]
-    for word in WORDS:
-        seen.append(await world.step(Action(word)))
-    return seen
-
-
-def expected(seed: int) -> list[Any]:
-    return asyncio.run(episode(LocalEnvironment(faulty.Counting()), seed))
 
 
 def pooled(use: Callable[[WorkerPool], Coroutine[Any, Any, T]]) -> T:
@@ -54,12 +38,12 @@ def test_worlds_of_one_worker_go_on_while_one_of_them_does_not_answer() -> None:
             return [first[seed], *[await world.step(Action(word)) for word in WORDS]]
 
         seen = await asyncio.gather(*(go_on(seed, world) for seed, world in enumerate(others)))
-        fresh = await episode(await pool.make(f"{FAULTY}:Counting"), 9)
+        fresh = await episode(await pool.make(f"{FAULTY}:Counting"), 9, WORDS)
         assert pool.restarts == 0 and not napping.done()
         napping.cancel()
         return [*seen, fresh]
 
-    assert pooled(use) == [*(expected(seed) for seed in range(8)), expected(9)]
+    assert pooled(use) == [*(expected(seed, WORDS) for seed in range(8)), expected(9, WORDS)]
 
 
 def test_a_slow_environment_stays_in_its_worker_and_continues() -> None:
@@ -87,7 +71,7 @@ def test_a_world_that_cannot_be_repeated_waits_where_it_is() -> None:
             assert napping.done()
         return seen
 
-    assert pooled(use) == expected(5)
+    assert pooled(use) == expected(5, WORDS)
 
 
 def test_no_more_workers_are_added_than_allowed() -> None:

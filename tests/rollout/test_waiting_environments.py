@@ -13,32 +13,16 @@ from hypothesis import strategies as st
 
 from palaestra.core.environment import Action, AsyncEnvironment
 from palaestra.core.errors import EnvironmentFault
-from palaestra.core.task import Task
 from palaestra.rollout.fair_lock import FairLock
-from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.worker_pool import WorkerPool
 from tests.rollout import faulty
+from tests.rollout.counting import episode, expected, task
 
 T = TypeVar("T")
 
 FAULTY = faulty.__name__
 WAITING = f"{FAULTY}:Waiting"
 WORDS = ("3", "-4", "what?", "nap 0.05", "1", "2", "7")
-
-
-def task(seed: int) -> Task:
-    return Task(f"train/{seed}", "counting", seed)
-
-
-async def episode(world: AsyncEnvironment, seed: int) -> list[Any]:
-    seen: list[Any] = [await world.reset(task(seed))]
-    for word in WORDS:
-        seen.append(await world.step(Action(word)))
-    return seen
-
-
-def expected(seed: int) -> list[Any]:
-    return asyncio.run(episode(LocalEnvironment(faulty.Counting()), seed))
 
 
 def pooled(
@@ -80,9 +64,9 @@ def test_waiting_moves_no_environment_and_adds_no_worker() -> None:
 def test_episodes_at_once_are_those_of_one_process() -> None:
     async def use(pool: WorkerPool) -> list[list[Any]]:
         worlds = [await pool.make(WAITING) for _ in range(20)]
-        return await asyncio.gather(*(episode(world, n) for n, world in enumerate(worlds)))
+        return await asyncio.gather(*(episode(world, n, WORDS) for n, world in enumerate(worlds)))
 
-    assert pooled(use) == ([expected(seed) for seed in range(20)], 0, 0)
+    assert pooled(use) == ([expected(seed, WORDS) for seed in range(20)], 0, 0)
 
 
 @pytest.mark.slow
@@ -98,10 +82,10 @@ def test_only_the_call_that_ends_the_process_alone_is_at_fault() -> None:
         with pytest.raises(EnvironmentFault, match="exit status 3") as caught:
             await crash
         assert caught.value.kind == "crash"
-        return [await episode(world, seed) for seed, world in enumerate(others)]
+        return [await episode(world, seed, WORDS) for seed, world in enumerate(others)]
 
     seen, restarts, added = pooled(use)
-    assert seen == [expected(seed) for seed in range(4)]
+    assert seen == [expected(seed, WORDS) for seed in range(4)]
     assert restarts == 2 and added == 0  # with the others, and alone
 
 
@@ -116,9 +100,9 @@ def test_a_call_that_hangs_ends_at_its_limit_and_others_are_made_again() -> None
             await first
         assert caught.value.kind == "hang" and "faulty.py" in caught.value.detail
         await second
-        return await episode(other, 3)
+        return await episode(other, 3, WORDS)
 
-    assert pooled(use, timeout=1.0)[0] == expected(3)
+    assert pooled(use, timeout=1.0)[0] == expected(3, WORDS)
 
 
 def test_no_other_environment_is_called_while_others_wait() -> None:
@@ -157,7 +141,7 @@ def test_random_cancellations_leave_every_environment_in_step() -> None:
 
         return await asyncio.gather(*(with_cancellations(w, n) for n, w in enumerate(worlds)))
 
-    assert pooled(use)[0] == [expected(seed) for seed in range(6)]
+    assert pooled(use)[0] == [expected(seed, WORDS) for seed in range(6)]
 
 
 # ── the lock ─────────────────────────────────────────────────────────────────

@@ -12,21 +12,17 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from palaestra.browser.installation import browser_program
-from palaestra.browser.shared_browser import new_session
 from palaestra.browser.sites import HostedPage
 from palaestra.browser.web_gestures import do
-from palaestra.browser.web_session import WebSession
-from palaestra.core.element import Element
 from palaestra.core.element_text import tree
 from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.errors import InputError
 from palaestra.core.gesture import Gesture
 from palaestra.core.gestures.gesture_line import read_line, write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
-from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
+from palaestra.core.rare_capabilities import Sampling
 from palaestra.core.task import Task
-from palaestra.environments.base import Replayed, hashed, refused
+from palaestra.environments.base import hashed, refused
 from palaestra.environments.families.challenges import challenge_registry
 from palaestra.environments.families.challenges.challenge_registry import ChallengeTasks
 from palaestra.environments.families.challenges.challenge_site import (
@@ -35,6 +31,7 @@ from palaestra.environments.families.challenges.challenge_site import (
     TRIES,
     ChallengeSite,
 )
+from palaestra.environments.shared.browser_page import BrowserPage
 from palaestra.environments.shared.sampled_gestures import click_or_type
 
 SIZE = (960, 640)  # of the window, in pixels
@@ -49,9 +46,7 @@ INSTRUCTIONS = (
 
 
 class Challenges(
-    Replayed,
-    Pictured,
-    Elemental,
+    BrowserPage,
     Sampling,
     id="challenges",
     capabilities=("state_key", "snapshot", "oracle", "elements", "picture"),
@@ -65,10 +60,7 @@ class Challenges(
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        browser_program()  # raises before anything starts
-        self._session: WebSession | None = None
         self._plan: list[str] = []  # what is left of the reference
-        self._said = ""  # what stands above the page
 
     @classmethod
     def names(cls) -> list[str]:
@@ -86,15 +78,12 @@ class Challenges(
 
     def _begin(self, task: Task) -> Observation:
         self.site = site_of(task)
-        if self._session is not None and self._session.failed:
-            self.close()
-        if self._session is None:
-            self._session = new_session(SIZE)
+        session = self._working_session(SIZE)
         challenge = self.site.challenge
-        self._session.begin({HOST: self.site}, HOME, task.seed, files=challenge.files)
+        session.begin({HOST: self.site}, HOME, task.seed, files=challenge.files)
         self._plan = [*map(_written, challenge.plan), self._ending()]
         self._said = f"Task: {challenge.goal}"
-        return Observation(f"{self._said}\n{tree(self._session.elements())}")
+        return Observation(f"{self._said}\n{tree(session.elements())}")
 
     def _act(self, action: Action) -> Transition:
         session = self._here()
@@ -139,20 +128,6 @@ class Challenges(
     def _ending(self) -> str:
         return _written(f"answer '{self.site.code}'")
 
-    def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
-
-    def elements(self) -> Sequence[Element]:
-        return self._here().elements()
-
-    def picture(self) -> bytes:
-        return self._here().picture()
-
-    def caption(self) -> str:
-        return self._said
-
     def hosted(self) -> HostedPage:
         return HostedPage(self.site, self.site.challenge.goal, self.site.challenge.files)
 
@@ -169,11 +144,6 @@ class Challenges(
         """Return a click on something, or a word typed into a field."""
         words = self.site.challenge.goal.split()
         return Action(click_or_type(self.elements(), words, "wait 1", rng))
-
-    def _here(self) -> WebSession:
-        self._current()
-        assert self._session is not None
-        return self._session
 
 
 def site_of(task: Task) -> ChallengeSite:

@@ -14,10 +14,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from palaestra.browser.installation import browser_program
-from palaestra.browser.shared_browser import new_session
 from palaestra.browser.web_gestures import KINDS, do
-from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
 from palaestra.core.element_text import is_interactive, tree
 from palaestra.core.environment import (
@@ -32,9 +29,9 @@ from palaestra.core.errors import InputError
 from palaestra.core.gesture import Gesture, Point
 from palaestra.core.gestures.gesture_line import write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
-from palaestra.core.rare_capabilities import Elemental, Pictured, Varied
+from palaestra.core.rare_capabilities import Varied
 from palaestra.core.task import Task
-from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.base import hashed, refused, without_parameters
 from palaestra.environments.families.miniwob import pages
 from palaestra.environments.families.miniwob.composition import (
     Composition,
@@ -43,6 +40,7 @@ from palaestra.environments.families.miniwob.composition import (
 )
 from palaestra.environments.families.miniwob.single_page import SinglePage
 from palaestra.environments.families.miniwob.solver import SOLVERS
+from palaestra.environments.shared.browser_page import BrowserPage
 
 INSTRUCTIONS = """You use a web page. Do what it asks by one gesture at a time, such as:
 click [12]
@@ -58,9 +56,7 @@ TYPED = ("ab", "7", "Ann")
 
 
 class MiniWob(
-    Replayed,
-    Pictured,
-    Elemental,
+    BrowserPage,
     Varied,
     id="miniwob",
     version="2",  # 1: another seed for chance while a page loads, and a page loaded for each task
@@ -74,10 +70,7 @@ class MiniWob(
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        browser_program()  # raises before anything starts
-        self._session: WebSession | None = None
         self._page = Composition(name) if is_composition(name) else SinglePage(name)
-        self._said = ""
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
@@ -106,13 +99,10 @@ class MiniWob(
 
     def _begin(self, task: Task) -> Observation:
         without_parameters(task, "choose a page by its name instead")
-        if self._session is not None and self._session.failed:
-            self.close()
-        if self._session is None:
-            self._session = new_session(self._page.size)
-        self._page.begin(self._session, task.seed)
+        session = self._working_session(self._page.size)
+        self._page.begin(session, task.seed)
         self._said = self._page.goal
-        return Observation(f"{self._said}\n{tree(self._session.elements())}")
+        return Observation(f"{self._said}\n{tree(session.elements())}")
 
     def _act(self, action: Action) -> Transition:
         session = self._here()
@@ -145,20 +135,6 @@ class MiniWob(
             return False, 0.0, False
         done, reward, late = found
         return bool(done), float(reward) if done else 0.0, bool(late)
-
-    def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
-
-    def elements(self) -> Sequence[Element]:
-        return self._here().elements()
-
-    def picture(self) -> bytes:
-        return self._here().picture()
-
-    def caption(self) -> str:
-        return self._said
 
     def state_key(self) -> str:
         """Hash the seed, the page's time and all that it shows; time passes with each gesture."""
@@ -200,8 +176,3 @@ class MiniWob(
         else:
             gesture = Gesture("scroll", amount=(0.0, rng.choice((-50.0, 50.0))))
         return Action(write_line(gesture))
-
-    def _here(self) -> WebSession:
-        self._current()
-        assert self._session is not None
-        return self._session

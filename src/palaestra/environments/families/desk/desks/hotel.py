@@ -12,6 +12,7 @@ from palaestra.environments.families.apps.composing.goal import Call, call
 from palaestra.environments.families.apps.composing.policy import Rule
 from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.apps.state import Row, State
+from palaestra.environments.families.desk.desks.confirming import one_yes_each
 from palaestra.environments.families.desk.desks.handing_over import handing_over
 from palaestra.environments.families.desk.scenario import (
     Draft,
@@ -311,13 +312,7 @@ HOTEL = ServiceDesk(
             "Before any change, check who is calling: verify the guest by name and birthday.",
             f"not {CHANGES} W 'hotel.verify_guest'",
         ),
-        Rule(
-            "confirmation",
-            "Each needs a yes of its own.",
-            f"(not {CONFIRMED} W 'user.confirms') and "
-            f"G({CONFIRMED} -> N(not {CONFIRMED} W 'user.confirms'))",
-            talk=True,
-        ),
+        one_yes_each(CONFIRMED),
         Rule(
             "quote",
             "Before a booking is changed, make a quote for the change.",

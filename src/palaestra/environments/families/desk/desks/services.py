@@ -18,6 +18,7 @@ from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.apps.population import START
 from palaestra.environments.families.apps.state import Row
 from palaestra.environments.families.desk.desks import life_services
+from palaestra.environments.families.desk.desks.confirming import one_yes_each
 from palaestra.environments.families.desk.desks.handing_over import handing_over
 from palaestra.environments.families.desk.desks.life_services import MEAL, RESERVATION, VENUE
 from palaestra.environments.families.desk.desks.life_world import ALLERGENS, populate
@@ -318,13 +319,7 @@ SERVICES = ServiceDesk(
     stock=("travel", "bank"),
     for_user=True,
     rules=(
-        Rule(
-            "confirmation",
-            "Each needs a yes of its own.",
-            f"(not {CONFIRMED} W 'user.confirms') and "
-            f"G({CONFIRMED} -> N(not {CONFIRMED} W 'user.confirms'))",
-            talk=True,
-        ),
+        one_yes_each(CONFIRMED),
         Rule(
             "notes",
             "Before the first order of a meal, read the notes of the user.",

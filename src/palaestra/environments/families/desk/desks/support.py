@@ -21,6 +21,7 @@ from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.apps.population import START
 from palaestra.environments.families.apps.state import Row, State
 from palaestra.environments.families.apps.world import TIME
+from palaestra.environments.families.desk.desks.confirming import one_yes_each
 from palaestra.environments.families.desk.desks.handing_over import handing_over
 from palaestra.environments.families.desk.scenario import (
     Draft,
@@ -231,13 +232,7 @@ SUPPORT = ServiceDesk(
             "Before you return an order or book a repair, read them.",
             f"not {CONFIRMED} W {READING}",
         ),
-        Rule(
-            "confirmation",
-            "Each needs a yes of its own.",
-            f"(not {CONFIRMED} W 'user.confirms') and "
-            f"G({CONFIRMED} -> N(not {CONFIRMED} W 'user.confirms'))",
-            talk=True,
-        ),
+        one_yes_each(CONFIRMED),
     ),
     slots={
         "order_number": Slot(

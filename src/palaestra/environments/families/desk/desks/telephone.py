@@ -12,6 +12,7 @@ from palaestra.environments.families.apps.composing.policy import Rule
 from palaestra.environments.families.apps.people import Person
 from palaestra.environments.families.apps.state import Row, State
 from palaestra.environments.families.desk.desks import phone
+from palaestra.environments.families.desk.desks.confirming import one_yes_each
 from palaestra.environments.families.desk.desks.handing_over import handing_over
 from palaestra.environments.families.desk.scenario import (
     Draft,
@@ -328,13 +329,7 @@ TELEPHONE = ServiceDesk(
             "customer by telephone number and birthday.",
             f"not {CHANGES} W 'telephone.verify_customer'",
         ),
-        Rule(
-            "confirmation",
-            "Each needs a yes of its own.",
-            f"(not {CONFIRMED} W 'user.confirms') and "
-            f"G({CONFIRMED} -> N(not {CONFIRMED} W 'user.confirms'))",
-            talk=True,
-        ),
+        one_yes_each(CONFIRMED),
         Rule(
             "restart first",
             "only after the phone was restarted",
