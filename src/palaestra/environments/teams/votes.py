@@ -7,9 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 
+ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+
+
 def plain(text: str) -> str:
-    """Return a proposal as it is compared with others: without case, spaces and end marks."""
-    return " ".join(text.casefold().split()).strip(" .!")
+    """Return a proposal as it is compared with others: without case, spaces and end marks.
+
+    Of one that reasons and ends with `<answer>the answer</answer>`, it is the last answer: two that
+    come to the same answer in other words agree (self-consistency, Wang et al. 2022).
+    """
+    answers = ANSWER.findall(text)
+    return " ".join((answers[-1] if answers else text).casefold().split()).strip(" .!")
 
 
 def majority(proposals: Sequence[str]) -> str:
