@@ -1,3 +1,8 @@
+"""Decisions by votes: what counts as the same proposal."""
+
+from palaestra.environments.teams.votes import agree, majority
+
+
 def test_the_same_answer_in_other_words_is_one_vote() -> None:
     proposals = [
         "I think <answer>41</answer>, or rather <answer>41</answer>",
