@@ -1,6 +1,6 @@
 """Compositions of web pages against their parts, for policies that saw the parts alone; a table.
 
-    python scripts/compositions_study.py FOLDER MODEL … [--of A+B …] [--tasks 24]
+    python scripts/compositions_study.py FOLDER MODEL … [--of A+B …] [--knobs "observation=text"]
 
 After Furuta et al. 2023 (CompWoB). Task i of a composition holds task i of each of its pages. So,
 task by task: `parts` is the mean success on its pages alone; `all parts`, whether each of them was
@@ -31,7 +31,7 @@ COMPOSITIONS = (
 HEAD = "| policy | tasks | parts | all parts | composed | gap | reverse | order |"
 
 
-def ids(compositions: list[str]) -> list[str]:
+def names(compositions: list[str]) -> list[str]:
     """Return the environments: each composition, told in reverse, and its pages, each once."""
     wholes = [f"miniwob/{name}{end}" for name in compositions for end in ("", ":reverse")]
     return [*wholes, *sorted({f"miniwob/{page}" for c in compositions for page in c.split("+")})]
@@ -43,8 +43,10 @@ def episodes(model: str, options: argparse.Namespace) -> list[Episode]:
     if folder.exists():
         results = pa.Run(folder).resume(progress=False).results
     else:
-        asked = ids(options.of)
-        results = pa.evaluate(asked, model=model, n=options.tasks, run=folder, progress=False)
+        asked = [f"{name}?{options.knobs}" if options.knobs else name for name in names(options.of)]
+        results = pa.evaluate(
+            asked, model=model, n=options.tasks, max_tokens=24, run=folder, progress=False
+        )
     return list(results.episodes)
 
 
@@ -58,7 +60,7 @@ def row(model: str, found: list[Episode], compositions: list[str]) -> str:
     """Return a policy's row."""
     solved: dict[str, dict[int, float]] = {}
     for episode in found:
-        at = solved.setdefault(episode.task.environment, {})
+        at = solved.setdefault(episode.task.environment.partition("?")[0], {})
         at[episode.key.group] = float(episode.outcome.solved)
     parts, every, composed, reverse = list[float](), list[float](), list[float](), list[float]()
     for name in compositions:
@@ -84,6 +86,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--of", nargs="+", default=list(COMPOSITIONS), metavar="A+B")
+    parser.add_argument("--knobs", default="", help="of the environments, without the ?")
     parser.add_argument("--tasks", type=int, default=24, help="of each environment")
     options = parser.parse_args()
     print(HEAD, "| --- " * 8 + "|", sep="\n", flush=True)

@@ -59,9 +59,13 @@ SMALL = (
     "click-widget",
     "focus-text-2",
 )
-MIXTURES = {"basic": BASIC, "basic-challenge": CHALLENGE, "small": SMALL}
+MIXTURES = {"basic": BASIC, "basic-challenge": CHALLENGE, "basic-skewed": BASIC, "small": SMALL}
 """Several pages in one environment; no page of the challenge is among the basic ones. The goals of
 the small ones have few words, which a model from scratch can learn."""
+
+WEIGHTS = {"basic-skewed": [1 / rank for rank in range(1, len(BASIC) + 1)]}
+"""How often a mixture draws each of its pages, where that is not equally often: as in data that
+nobody balanced, some pages are frequent and others, here those to type on, are rare."""
 
 FOLDER = folder()
 VERSION = version(PACKAGE)
@@ -82,7 +86,12 @@ def names() -> tuple[str, ...]:
 
 def of_task(name: str, seed: int) -> str:
     """Return the page of a task: that of the name, or one of the mixture, drawn by the seed."""
-    return random.Random(seed).choice(MIXTURES[name]) if name in MIXTURES else name
+    if name not in MIXTURES:
+        return name
+    rng, mixture = random.Random(seed), MIXTURES[name]
+    if name in WEIGHTS:
+        return rng.choices(mixture, WEIGHTS[name])[0]
+    return rng.choice(mixture)
 
 
 def address(name: str) -> str:
