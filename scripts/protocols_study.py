@@ -23,7 +23,7 @@ from palaestra.evaluation.statistics.conversation import conversation
 from palaestra.evaluation.statistics.intervals import wilson
 
 ALONE, SEVEN = "one alone", "majority of seven"
-PROTOCOLS = (ALONE, "majority", SEVEN, "debate", "review", "select")
+PROTOCOLS = (ALONE, "majority", "debate", "review", "select", SEVEN)
 HEAD = "| protocol | success, 95 % | sampled tokens | read | decided otherwise | largest share |"
 
 
@@ -64,7 +64,7 @@ def run(protocol: str, environment: str, options: argparse.Namespace) -> list[Ep
         temperature=0.7,
         run=folder,
         progress=False,
-        **({} if protocol == ALONE else {"team": team(protocol, options.folder)}),
+        team="" if protocol == ALONE else team(protocol, options.folder),
     )
     return list(results.episodes)
 
