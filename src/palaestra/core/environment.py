@@ -23,6 +23,7 @@ from palaestra.core.budget import Budget
 from palaestra.core.element import Element
 from palaestra.core.errors import CapabilityMissing, UnknownName
 from palaestra.core.message import Image, ToolCall
+from palaestra.core.quick_init import quick_init
 from palaestra.core.task import Task, TaskSet
 from palaestra.core.team_words import PASS
 from palaestra.core.tool import Tool
@@ -57,6 +58,7 @@ class Observation:
     an episode all others."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Transition:
     """The result of one action."""
@@ -71,6 +73,7 @@ class Transition:
     rewards: Mapping[str, float] = field(default_factory=dict)  # of each of several players
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Signals:
     """The values of the optional capabilities in the present state; None where undeclared."""

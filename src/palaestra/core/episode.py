@@ -22,6 +22,7 @@ from palaestra.core.environment import Action, Observation, Signals, Transition
 from palaestra.core.errors import ReplayMismatch
 from palaestra.core.graph import Call, MessageGraph
 from palaestra.core.outcome import Outcome, Status
+from palaestra.core.quick_init import quick_init
 from palaestra.core.task import Task
 
 ADVISOR = "advisor"
@@ -37,6 +38,7 @@ class Forfeit:
     returns: Mapping[str, float]  # of these players in this episode, whatever their rewards were
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Step:
     """One action in the environment."""

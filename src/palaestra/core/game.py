@@ -114,15 +114,15 @@ class Game:
 
         A player who acts in the same round as before goes on with what it saw.
         """
-        seen = self._seen()
-        if mover is not None and self.whole.steps:
-            for player, reward in self.whole.steps[-1].transition.rewards.items():
+        seen, state = self._seen(), self.whole.state
+        if mover is not None and state.steps:
+            for player, reward in state.steps[-1].transition.rewards.items():
                 self._seats[player].received += reward
-        if self.whole.outcome is not None:
+        if state.outcome is not None:
             self._finish(seen)
             return
-        before, self._acting = self._acting, (self.whole.turn, *self.whole.state.signals.together)
-        self._budgets.count(self.whole.steps, self.whole.graph.calls)
+        before, self._acting = self._acting, (self.whole.turn, *state.signals.together)
+        self._budgets.count(state.steps, state.calls.graph.calls)
         if mover is not None:
             mover.pause()
         for name in _beginning(before, self._acting, None if mover is None else mover.name):
@@ -136,10 +136,11 @@ class Game:
     # ── details ──────────────────────────────────────────────────────────────
 
     def _seen(self) -> Observation:
-        if self.whole.steps:
-            return self.whole.steps[-1].transition.observation
-        assert self.whole.observation is not None
-        return self.whole.observation
+        state = self.whole.state
+        if state.steps:
+            return state.steps[-1].transition.observation
+        assert state.observation is not None
+        return state.observation
 
     def _finish(self, seen: Observation) -> None:
         """Tell all players that the episode is over."""

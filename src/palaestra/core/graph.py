@@ -19,9 +19,11 @@ from typing import NamedTuple
 from palaestra.core.chain import Chain
 from palaestra.core.message import ImageSpan, Message
 from palaestra.core.model import Finish, without_adapter
+from palaestra.core.quick_init import quick_init
 from palaestra.core.tool import Tool
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Call:
     """One model call; a node of the graph."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from palaestra.core.environment import AsyncEnvironment
 from palaestra.core.errors import InputError
 from palaestra.core.message import ImageSpan, Message, ToolCall, assistant
+from palaestra.core.quick_init import quick_init
 from palaestra.core.tool import Tool
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def is_of(recorded: str, policy: str) -> bool:
     return bool(found) and own == policy and "|" not in role
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """One prompt to a model, with how to sample the reply."""
@@ -149,6 +151,7 @@ class Finish(StrEnum):
     LENGTH = "length"  # `max_tokens` were sampled
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Generation:
     """One reply of a model."""

@@ -114,8 +114,10 @@ class PlayerSession(Session):
         faster.
         """
         assert isinstance(event, Call)
-        over = self._game_of.whole.state.outcome is not None
-        if not over and self.may_act.is_set() and self._game_of.ended_by_clock(self) is None:
+        whole = self._game_of.whole.state
+        if whole.outcome is not None or not self.may_act.is_set():
+            return
+        if not whole.recording.left or self._game_of.ended_by_clock(self) is None:
             self._add_calls()
             self._add_call(event)
 
@@ -191,16 +193,22 @@ class PlayerSession(Session):
         return super()._model(role)
 
     def _check_open(self) -> None:
-        whole = self._game_of.whole.state
-        if whole.outcome is None and self._solo and whole.spending.limited:
+        whole, own = self._game_of.whole.state, self.state
+        limited = whole.spending.limited
+        if whole.outcome is own.outcome is None and not limited and not own.spending.limited:
+            return
+        if whole.outcome is None and self._solo and limited:
             whole.check_limits()
         if whole.outcome is not None:
             self._game_of.update(None)
         super()._check_open()
 
     def _tokens_left(self, reading: int) -> int | None:
+        game = self._game_of.whole
+        if not self._spending.limited and not game.state.spending.limited:
+            return None
         own = super()._tokens_left(reading)
-        whole = self._game_of.whole._tokens_left(reading) if self._solo else None
+        whole = game._tokens_left(reading) if self._solo else None
         return own if whole is None else whole if own is None else min(own, whole)
 
     def _now(self) -> float:
@@ -228,7 +236,8 @@ class PlayerSession(Session):
             return await self._too_late(action, call)
         self._add_calls()
         taken = await self._game_of.move(self, action, None if call is None else self._global[call])
-        await self.stored()
+        if self._unsaved:
+            await self.stored()
         whole = self._game_of.whole.state
         if whole.outcome is None:
             self._spending.act(taken.valid)
@@ -252,6 +261,7 @@ class PlayerSession(Session):
     ) -> Transition:
         """Return what a player gets for an action at its next turn, and note it as its step."""
         own, over = self.state, self._game_of.whole.state.outcome
+        steps = own.steps
         seen = own.observation
         assert seen is not None
         received = Transition(
@@ -264,7 +274,7 @@ class PlayerSession(Session):
             info=taken.info,
         )
         self.received = 0.0
-        self.steps.append(Step(len(self.steps), call, action, received, self._signals))
+        steps.append(Step(len(steps), call, action, received, self._signals))
         return received
 
     def _made_before(self, position: int) -> int:

@@ -472,7 +472,7 @@ class Session:
 
     def _tokens_left(self, reading: int) -> int | None:
         """Return how many tokens may be sampled after `reading` more are read; None: any number."""
-        return self._spending.tokens_left(reading)
+        return self._spending.tokens_left(reading) if self._spending.limited else None
 
     async def _answers(self, question: Question, most: int) -> list[Generation]:
         """Return 1 to `most` replies, recorded or new; raises SessionOver without tokens left."""

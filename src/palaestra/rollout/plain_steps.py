@@ -80,7 +80,7 @@ def _copied(info: Any) -> dict[str, Any] | None:
     """Return an `info` after its way through JSON; None if it is none, or large."""
     if info == {}:
         return {}
-    if type(info) is not dict or not all(type(name) is str for name in info):
+    if type(info) is not dict or set(map(type, info)) != {str}:
         return None
     data = to_json(info, inf_nan_mode="null")
     if len(data) > MOST:

@@ -85,12 +85,12 @@ class Connection(sqlite3.Connection):
             raise_if_damaged(self.file, error)
             raise
 
-    def executemany(self, statement: str, rows: Iterable[Any], /) -> _Cursor:
+    def executemany(self, statement: str, rows: Iterable[Any], /) -> sqlite3.Cursor:
         if self.written is not None:
             rows = list(rows)
             self.written.append((statement, rows))
         try:
-            return self.cursor(_Cursor).executemany(statement, rows)
+            return super().executemany(statement, rows)  # whose cursor nobody reads
         except sqlite3.DatabaseError as error:
             raise_if_damaged(self.file, error)
             raise

@@ -17,7 +17,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from palaestra.core.episode import Episode, Event, Key
 from palaestra.core.errors import InputError, RunGone
@@ -54,6 +54,8 @@ _ADD_EPISODE = f"""INSERT INTO episode ({_COLUMNS}) VALUES (?{", ?" * 14})
 ON CONFLICT (phase, "group", member) DO UPDATE SET
     {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[3:])}"""
 
+
+T = TypeVar("T")
 
 Copying = Callable[[int, list[Statement]], asyncio.Future[None]]
 """Takes the epoch and the statements of a transaction; returns a future of their being copied."""
@@ -155,9 +157,12 @@ class Database:
     def forget(self, key: Key) -> None:
         """Delete the events and the header of one episode, so that it can run again."""
         self._group.flush()
-        with self._transaction():
+
+        def delete() -> None:
             self._log.erase(key)
             self._connection.execute(f"DELETE FROM episode{OF_KEY}", parts(key))
+
+        self._transact(delete)
 
     def steps(self) -> int:
         """Return the number of steps recorded so far, those of unfinished episodes included."""
@@ -330,8 +335,7 @@ class Database:
 
     def write_all(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Execute a statement with each of the rows, in one transaction."""
-        with self._transaction():
-            self._connection.executemany(statement, rows)
+        self._transact(lambda: self._connection.executemany(statement, rows))
 
     def note(self, **values: str) -> None:
         """Set metadata of the database; see `about`."""
@@ -341,8 +345,7 @@ class Database:
         """Delete episodes, then all events without an episode (episodes may share events)."""
         for table in ("episode", "record"):
             self.write_all(f"DELETE FROM {table}{OF_KEY}", [parts(key) for key in keys])
-        with self._transaction():
-            self._log.erase_orphans()
+        self._transact(self._log.erase_orphans)
 
     # ── details ──────────────────────────────────────────────────────────────
 
@@ -351,38 +354,48 @@ class Database:
         self._connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
         # The number of pages between checkpoints, each of which waits for the disk twice.
         self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
-        with self._transaction():
+
+        def raised() -> int:
             epoch = epoch_of(self._connection) + 1
             self._connection.execute(
                 "INSERT OR REPLACE INTO meta VALUES ('epoch', ?)", (str(epoch),)
             )
-        self._epoch = epoch
+            return epoch
+
+        self._epoch = self._transact(raised)
 
     def _commit(self) -> asyncio.Future[None] | None:
         """Write all pending data, in one transaction; return a future of its copy, if any."""
         headers, self._headers = self._headers, []
-        if headers or self._log.waiting:
-            try:
-                with self._transaction():
-                    self._log.write()
-                    if headers:
-                        self._connection.executemany(_ADD_EPISODE, headers)
-            except BaseException:
-                self._log.discard()
-                raise
+        if not headers and not self._log.waiting:
+            return self._copied
+
+        def write() -> None:
+            self._log.write()
+            if headers:
+                self._connection.executemany(_ADD_EPISODE, headers)
+
+        try:
+            self._transact(write)
+        except BaseException:
+            self._log.discard()
+            raise
         return self._copied
 
     def _replace(self, episode: Episode, header: tuple[Any, ...]) -> None:
         """Write a whole episode, and replace its stored events."""
         self._group.flush()
+
+        def replace() -> None:
+            self._log.erase(episode.key)
+            for event in events_in_order(episode):
+                self._log.append(episode.key, event)
+            self._log.close(episode.key)
+            self._log.write()
+            self._connection.execute(_ADD_EPISODE, header)
+
         try:
-            with self._transaction():
-                self._log.erase(episode.key)
-                for event in events_in_order(episode):
-                    self._log.append(episode.key, event)
-                self._log.close(episode.key)
-                self._log.write()
-                self._connection.execute(_ADD_EPISODE, header)
+            self._transact(replace)
         except BaseException:
             self._log.discard()
             raise
@@ -416,14 +429,12 @@ class Database:
 
     def _write(self, statement: str, values: Sequence[Any]) -> None:
         self._group.flush()  # keeps the order of writes
-        with self._transaction():
-            self._connection.execute(statement, values)
+        self._transact(lambda: self._connection.execute(statement, values))
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """Write in one transaction, which only the latest writer may.
+    def _transact(self, write: Callable[[], T]) -> T:
+        """Call `write` in one transaction, which only the latest writer may; return its result.
 
-        Nested context managers would take a third of the time of a small transaction.
+        A context manager would take as long as a statement of a small transaction.
         """
         connection, written = self._connection, list[Statement]()
         try:
@@ -432,7 +443,7 @@ class Database:
                 if self._epoch is not None and epoch_of(connection) != self._epoch:
                     raise taken_over(self.path.parent)
                 connection.written = None if self._copying is None else written
-                yield
+                result = write()
         except sqlite3.DatabaseError as error:
             self.check_present()
             raise_if_damaged(self.path, error)
@@ -444,6 +455,7 @@ class Database:
         self.check_present()  # it may have been replaced, also while this process was frozen
         if self._copying is not None and self._epoch is not None:
             self._copied = self._copying(self._epoch, written)
+        return result
 
     @contextmanager
     def _begun(self) -> Iterator[None]:

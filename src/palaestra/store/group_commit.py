@@ -8,7 +8,6 @@ session waits for no other: it commits as soon as it waits.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Generator
 
 
@@ -89,24 +88,30 @@ class CommitGroup:
 
     def flush(self) -> None:
         """Commit now; an error is raised here and in all who wait."""
+        error = self._end()
+        if error is not None:
+            raise error
+
+    def _round(self) -> None:
+        if self._next is not None:
+            self._end()  # who waits raises its error
+
+    def _end(self) -> Exception | None:
+        """Commit, let all who wait go on, and return the error, if any."""
         ending, self._next = self._next, None
         try:
             copied = self._commit()
         except Exception as error:
             if ending is not None:
                 ending.end(error)
-            raise
+            return error
         if ending is None:
-            return
+            return None
         if copied is None:
             ending.end()
         else:
             copied.add_done_callback(lambda done: ending.end(done.exception()))
-
-    def _round(self) -> None:
-        if self._next is not None:
-            with contextlib.suppress(Exception):  # who waits has raised it
-                self.flush()
+        return None
 
     def _hasten(self) -> None:
         if self._alone():

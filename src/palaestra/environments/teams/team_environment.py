@@ -56,9 +56,9 @@ class InTeam(Wrapper):
 
     def __init__(self, inner: Environment, value: str) -> None:
         """`value` is a template or a file, in a game by player (see `teams_in`)."""
-        super().__init__(inner, value)
-        self._alone = len(inner.spec.players) == 1
         self._described = teams_in(inner.spec, value)
+        super().__init__(inner, value, _spec_with(inner.spec, self._described))
+        self._alone = len(inner.spec.players) == 1
         self._names = {p: names_of(inner.spec, p, team) for p, team in self._described.items()}
         self._members = {
             name: (player, member)
@@ -72,32 +72,7 @@ class InTeam(Wrapper):
 
     @classmethod
     def adapt_spec(cls, spec: Spec, value: str) -> Spec:
-        if spec.token_time:  # what members sample before they decide would take no time
-            raise InputError(
-                f"In '{spec.id}' sampled tokens take time, which is for a single agent; leave out "
-                "the team, or choose an environment without it, such as apps/timed."
-            )
-        teams = teams_in(spec, value)
-        names = {p: tuple(names_of(spec, p, team).values()) for p, team in teams.items()}
-        alone = len(spec.players) == 1
-        stakes = Stakes("common", forfeit=0.0) if alone else spec.stakes
-        lost = ALONE if alone else {*ALONE, Capability.ORACLE}  # whose plan names no players
-        replies = max(protocol_of(team, 0).most_replies() for team in teams.values())
-        return replace(
-            spec,
-            players=tuple(name for p in spec.players for name in names.get(p, (p,))),
-            stakes=replace(
-                stakes,
-                teams=names,
-                limits=_limits(spec, teams),
-                team_limits={
-                    p: team.limits for p, team in teams.items() if team.limits != Budget()
-                },
-            ),
-            capabilities=spec.capabilities - lost,
-            typical_turns=spec.typical_turns * replies,
-            free_text=True,
-        )
+        return _spec_with(spec, teams_in(spec, value))
 
     def reset(self, task: Task) -> Observation:
         first = super().reset(task)
@@ -340,6 +315,37 @@ class InTeam(Wrapper):
             info=done.info,
             rewards=rewards,
         )
+
+
+def _spec_with(spec: Spec, teams: Mapping[str, Team]) -> Spec:
+    """Return the facts about an environment in which teams act, by player of it.
+
+    Raises:
+        InputError: sampled tokens take time in it.
+    """
+    if spec.token_time:  # what members sample before they decide would take no time
+        raise InputError(
+            f"In '{spec.id}' sampled tokens take time, which is for a single agent; leave out "
+            "the team, or choose an environment without it, such as apps/timed."
+        )
+    names = {p: tuple(names_of(spec, p, team).values()) for p, team in teams.items()}
+    alone = len(spec.players) == 1
+    stakes = Stakes("common", forfeit=0.0) if alone else spec.stakes
+    lost = ALONE if alone else {*ALONE, Capability.ORACLE}  # whose plan names no players
+    replies = max(protocol_of(team, 0).most_replies() for team in teams.values())
+    return replace(
+        spec,
+        players=tuple(name for p in spec.players for name in names.get(p, (p,))),
+        stakes=replace(
+            stakes,
+            teams=names,
+            limits=_limits(spec, teams),
+            team_limits={p: team.limits for p, team in teams.items() if team.limits != Budget()},
+        ),
+        capabilities=spec.capabilities - lost,
+        typical_turns=spec.typical_turns * replies,
+        free_text=True,
+    )
 
 
 def _limits(spec: Spec, teams: Mapping[str, Team]) -> dict[str, Budget]:

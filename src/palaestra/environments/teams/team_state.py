@@ -65,7 +65,7 @@ class TeamState:
         self._read = dict.fromkeys(team.players, 0)  # how many there were as each one's turn began
         self._unread: dict[str, list[int]] = {member: [] for member in team.players}
         """By member, the places among them of those that it is to be shown."""
-        self._readers: dict[str, list[str]] = {}  # by speaker, as `Team.sees`
+        self._readers: dict[str, list[tuple[str, list[int]]]] = {}  # by speaker, as `Team.sees`
         self._digest, self._digested = "", 0
         """Of the first news, and how many: so a state key takes no longer the more was said."""
 
@@ -96,7 +96,7 @@ class TeamState:
             lines = [] if member in self.shown else [self._briefing(member)]
             unread, news = self._unread[member], self._news
             lines += [news[at].text for at in unread]
-            numbers = [self._number(at) for at in unread if news[at].speaker]
+            numbers = [at * self._of + self._place for at in unread if news[at].speaker]
             if numbers:
                 heard[self._called(member)] = numbers
             unread.clear()
@@ -184,16 +184,19 @@ class TeamState:
         """Add lines, each for those who see what its speaker says."""
         for at, line in enumerate(lines, len(self._news)):
             self._news.append(line)
-            for member in self._seeing(line.speaker):
+            for member, unread in self._seeing(line.speaker):
                 if line.to is None or member.partition(".")[0] in line.to:
-                    self._unread[member].append(at)
+                    unread.append(at)
 
-    def _seeing(self, speaker: str) -> list[str]:
-        """Return who sees what somebody says, as far as it is not for some of them only."""
+    def _seeing(self, speaker: str) -> list[tuple[str, list[int]]]:
+        """Return who sees what somebody says, as far as it is not for some of them only.
+
+        With each is where to add what it is to be shown.
+        """
         if speaker not in self._readers:
             self._readers[speaker] = [
-                member
-                for member in self._unread
+                (member, unread)
+                for member, unread in self._unread.items()
                 if not speaker or (member != speaker and self.team.sees(member, speaker))
             ]
         return self._readers[speaker]

@@ -59,9 +59,10 @@ class Wrapper(Environment):
     keyed: ClassVar[bool] = False
     """Whether the future depends on the number of actions so far."""
 
-    def __init__(self, inner: Environment, value: str = "") -> None:
+    def __init__(self, inner: Environment, value: str = "", spec: Spec | None = None) -> None:
+        """Wrap it; `spec` is what `adapt_spec` returns for it, if that is known already."""
         self.inner = inner
-        self.spec = self.adapt_spec(inner.spec, value)
+        self.spec = self.adapt_spec(inner.spec, value) if spec is None else spec
         self.seed = self.turn = 0
 
     @classmethod
