@@ -124,7 +124,7 @@ def throughput(count: int, together: int, workers: int = 2) -> Result:
 
 def memory(contexts: int) -> Result:
     """Measure the proportional share of memory of one browser with that many worlds."""
-    sessions = [new_session(pages.SIZE) for _ in range(contexts)]
+    sessions = [new_session(pages.SIZE, frames_on_demand=True) for _ in range(contexts)]
     for seed, session in enumerate(sessions):
         session.begin({pages.HOST: pages.site()}, pages.address("click-button"), seed)
     tree = psutil.Process().children(recursive=True)

@@ -384,15 +384,17 @@ def test_a_page_that_its_script_has_changed_does_not_come_back(shared: WebSessio
 
 def test_a_page_that_can_begins_again_without_a_load(shared: WebSession) -> None:
     session = opened(shared, "/")
-    session.hold()
-    held, loads = session.now, session.tab.loads
+    program = "(given) => [given, Math.random(), Date.now()]"
+    session.hold(program)
+    loads = session.tab.loads
     act(session, "click 'the Name field'", "wait 5")
-    assert session.again(2) and session.now == held and session.tab.loads == loads
-    again = session.run("[Math.random(), Date.now()]")
-    assert opened(session, "/", 2).run("[Math.random(), Date.now()]") == again
-    session.hold()
+    assert session.can_begin_again()
+    again, now = session.again(2, "a"), session.now
+    assert session.tab.loads == loads
+    assert opened(session, "/", 2).run(f"({program})('a')") == again and session.now == now
+    session.hold(program)
     act(session, "click 'Next'")
-    assert not session.again(1)
+    assert not session.can_begin_again()
 
 
 @pytest.mark.slow

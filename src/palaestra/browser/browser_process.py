@@ -37,6 +37,8 @@ _OPTIONS = (
     "--no-default-browser-check",
     "--no-proxy-server",
     "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--enable-begin-frame-control",  # for pages whose frames are drawn on demand
+    "--run-all-compositor-stages-before-draw",  # and then whole
     "--disable-background-networking",
     "--disable-background-timer-throttling",
     "--disable-backgrounding-occluded-windows",
@@ -51,8 +53,10 @@ _OPTIONS = (
     "--renderer-process-limit=1",  # per context: a page of another host starts no new process
     "--disable-smooth-scrolling",
     "--disable-sync",
-    "--disable-features=AudioServiceOutOfProcess,BackForwardCache,IsolateOrigins,MediaRouter,"
-    "OptimizationHints,PaintHolding,RenderDocument,Translate,site-per-process",
+    # Without DeferRendererTasksAfterInput a page's tasks do not wait for a frame after a click.
+    "--disable-features=AudioServiceOutOfProcess,BackForwardCache,DeferRendererTasksAfterInput,"
+    "IsolateOrigins,MediaRouter,OptimizationHints,PaintHolding,RenderDocument,Translate,"
+    "site-per-process",
     "--disable-webrtc",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-color-profile=srgb",

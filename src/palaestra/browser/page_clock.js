@@ -24,10 +24,10 @@
         if (one.at <= end && (found === null || one.at < found.at)) found = one; // oldest first
       return found;
     },
+    frame: () => new Promise((done) => native.frame(done)), // resolves as one is drawn
     // Runs what is due, in order, each with its microtasks; resolves to whether the page is quiet.
-    async advance(span, frames) {
+    async advance(span) {
       const end = this.now + span;
-      for (; frames > 0; frames--) await new Promise((done) => native.frame(done));
       await hop();
       for (let runs = 0; runs < 20000 && this.pending === 0; runs++) {
         const one = this.next(end);

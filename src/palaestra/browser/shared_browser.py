@@ -24,6 +24,7 @@ class Browser:
         self.process = BrowserProcess()
         self.pipe = Pipe(self.process)
         self.leases = 0  # sessions that worlds have, or wait for
+        self.drawing = threading.Lock()  # while one of its pages draws a frame on demand
         self._idle: list[WebSession] = []
         Connection(self.pipe).call(
             "Target.setAutoAttach",
@@ -33,20 +34,21 @@ class Browser:
             filter=[{"type": "page"}, {"exclude": True}],
         )
 
-    def session(self, size: tuple[int, int]) -> WebSession:
-        """Return a session that no world has; raises EnvironmentFault if the browser ended."""
+    def session(self, size: tuple[int, int], frames_on_demand: bool = False) -> WebSession:
+        """Return a session that no world has; see `new_session`."""
+        wanted = (size, frames_on_demand)
         with _lock:
             self.leases += 1
-            found = next((session for session in self._idle if session.size == size), None)
+            found = next((session for session in self._idle if session.wanted == wanted), None)
             if found is not None:
                 self._idle.remove(found)
         try:
-            return found or self._open(size)
+            return found or self._open(*wanted)
         except BaseException:
             self.release()
             raise
 
-    def _open(self, size: tuple[int, int]) -> WebSession:
+    def _open(self, size: tuple[int, int], frames_on_demand: bool) -> WebSession:
         """Return a new session with one empty tab."""
         connection = Connection(self.pipe)
         made: dict[str, Any] = connection.call("Target.createBrowserContext")
@@ -56,7 +58,7 @@ class Browser:
             behavior="deny", browserContextId=context, eventsEnabled=True,
         )  # fmt: skip
         self.pipe.own(context, connection)
-        session = WebSession(self, connection, context, size)
+        session = WebSession(self, connection, context, size, frames_on_demand)
         session.open_tab()
         return session
 
@@ -101,11 +103,16 @@ class Browser:
         return UPLOADS
 
 
-def new_session(size: tuple[int, int]) -> WebSession:
+def new_session(size: tuple[int, int], frames_on_demand: bool = False) -> WebSession:
     """Return a session of this process's browser, which starts if it does not run.
 
     Args:
         size: width and height of the page in pixels.
+        frames_on_demand: whether frames are drawn only where they are needed: for pictures, and
+            when the pointer moves, scrolls or drags. Else the browser draws what has changed, 60
+            times a second, and each gesture waits for a frame. Only for pages that can be trusted:
+            one that hangs while it draws holds up all others with frames on demand. They should
+            not observe sizes or what is seen, since they hear of it as a frame is drawn.
 
     Raises:
         MissingSystemPart: there is no browser.
@@ -118,6 +125,6 @@ def new_session(size: tuple[int, int]) -> WebSession:
         browser = _shared
         browser.leases += 1  # it stays until the session is there
     try:
-        return browser.session(size)
+        return browser.session(size, frames_on_demand)
     finally:
         browser.release()
