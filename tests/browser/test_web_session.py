@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -278,6 +279,28 @@ def test_things_are_dragged(shared: WebSession) -> None:
     session = opened(shared, "/drag")
     act(session, "drag 'What' to 'There'")
     assert "dropped it" in texts(session)
+
+
+def test_frames_on_demand_show_what_a_window_shows(shared: WebSession) -> None:
+    other = new_session(SIZE, frames_on_demand=True)
+    assert other.browser is not shared.browser
+    seen: list[list[Any]] = []
+    for session in (shared, other):
+        found: list[Any] = []
+        for path, lines in (
+            ("/", ["type 'the Name field' 'Ann!'", "click 'Go'"]),
+            ("/hover", ["hover 'Here'"]),
+            ("/long", ["scroll down 1 page", "click 'Deep'"]),
+            ("/drag", ["drag 'What' to 'There'"]),
+            ("/dialogs", ["click 'Alert'", "click 'OK'"]),
+        ):
+            opened(session, path)
+            for line in lines:
+                act(session, line)
+                found += [line, session.elements(), session.picture()]
+        seen.append(found)
+    assert seen[0] == seen[1]
+    other.close()
 
 
 def test_requests_are_answered_before_time_goes_on(shared: WebSession) -> None:

@@ -117,7 +117,7 @@ class Tab:
             numbers: of the calls.
             until: a reason to wait no longer.
         """
-        for _ in range(FRAMES if self.session.frames_on_demand else 0):
+        for _ in range(FRAMES if self.session.browser.frames_on_demand else 0):
             self._draw(1)
             if self.connection.has(numbers):
                 break
@@ -229,7 +229,7 @@ class Tab:
         for _ in range(frames):
             if self._interrupted():
                 return
-            if self.session.frames_on_demand:
+            if self.session.browser.frames_on_demand:
                 with self.session.browser.drawing:  # two at once end the process that draws
                     self.wait([self.send("HeadlessExperimental.beginFrame")])
             else:
@@ -293,7 +293,7 @@ class Tab:
     def picture(self) -> bytes:
         """Return what the tab shows as a PNG."""
         form = {"format": "png", "optimizeForSpeed": True}
-        if not self.session.frames_on_demand:
+        if not self.session.browser.frames_on_demand:
             return base64.b64decode(self.call("Page.captureScreenshot", **form)["data"])
         with self.session.browser.drawing:
             found = self.call("HeadlessExperimental.beginFrame", screenshot=form)

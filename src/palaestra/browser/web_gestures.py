@@ -107,8 +107,7 @@ def do(session: WebSession, gesture: Gesture) -> None:
         else:
             _Hand(session).do(gesture)
         wait = gesture.kind == "wait" and gesture.amount[0]
-        frames = _FRAMES.get(gesture.kind, 0 if session.frames_on_demand else 1)
-        _settle(session, wait * 1000 if wait else TIME, frames)
+        _settle(session, wait * 1000 if wait else TIME, _FRAMES.get(gesture.kind, 0))
         if session.tab.loads != loads and session.pointer is not None:
             # The browser notices only after a while what lies under the pointer now.
             input_events.move_to(session.tab, session.pointer)

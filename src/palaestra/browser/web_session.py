@@ -71,17 +71,10 @@ class WebSession:
     """One world's browser, used from one thread at a time. Worlds do not wait for each other."""
 
     def __init__(
-        self,
-        browser: Browser,
-        connection: Connection,
-        context: str,
-        size: tuple[int, int],
-        frames_on_demand: bool,
+        self, browser: Browser, connection: Connection, context: str, size: tuple[int, int]
     ) -> None:
         self.browser, self.connection = browser, connection
         self.context, self.size = context, size
-        self.wanted = (size, frames_on_demand)
-        self.frames_on_demand = frames_on_demand  # if the browser can
         connection.listeners[""] = self._on
         self.tabs: list[Tab] = []
         self.current = 0  # the number of the tab in front
@@ -325,12 +318,12 @@ class WebSession:
         count = len(self.tabs)
         connection = self.connection
         about = {"url": "about:blank", "browserContextId": self.context}
-        if self.frames_on_demand:
+        if self.browser.frames_on_demand:
             try:
                 connection.call("Target.createTarget", **about, enableBeginFrameControl=True)
             except Refusal:  # only the headless shell can
-                self.frames_on_demand = False
-        if not self.frames_on_demand:
+                self.browser.frames_on_demand = False
+        if not self.browser.frames_on_demand:
             connection.call("Target.createTarget", **about)
         connection.wait_for(lambda: len(self.tabs) > count)
         self.tab.settle(0)
