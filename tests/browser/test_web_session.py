@@ -303,6 +303,28 @@ def test_frames_on_demand_show_what_a_window_shows(shared: WebSession) -> None:
     other.close()
 
 
+def test_a_picture_changes_nothing_of_what_follows() -> None:
+    page = (
+        b"<style>button, p { position: absolute; left: 9px; top: 9px; width: 99px; margin: 0 }</style>"
+        b"<button onclick='below.hidden = false'>Cover</button>"
+        b"<p id=below hidden onmouseover='this.textContent += 1'>under it </p>"
+        b"<button style='top: 99px'>Other</button>"
+    )
+    seen = []
+    for look in (True, False):
+        session = new_session(SIZE, frames_on_demand=True)
+        session.begin({"shop": lambda request: Response(page)}, "http://shop/", 1)
+        for line in ("click 'Cover'", "click 'Other'"):
+            act(session, line)
+            elements = session.elements()
+            if look:
+                session.picture()
+        seen.append(elements)
+        session.close()
+    assert seen[0] == seen[1]
+    assert "under it 1" in [element.name for element in seen[0]]
+
+
 def test_requests_are_answered_before_time_goes_on(shared: WebSession) -> None:
     session = opened(shared, "/data")
     act(session, "click 'Load'")

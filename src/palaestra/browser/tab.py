@@ -57,6 +57,7 @@ class Tab:
         self.drag: Parameters | None = None  # data of a drag that the browser has begun
         self.crashed = False
         self.gone = False  # whether it has closed
+        self._due = False  # whether time has passed since a frame was drawn
         self.count = 0  # of the elements of its page when it came to rest
         self._loading: set[str] = set()  # frames
         self._leaving: set[str] = set()  # frames that will load another page, and do not yet
@@ -216,6 +217,7 @@ class Tab:
         """Take what a page reports after some time; return whether all of its time has passed."""
         session = self.session
         left, pending, now, self.count, session.watched_value = report
+        self._due = True
         session.now = max(session.now, now)
         if pending:
             time.sleep(0.001)  # its answers are on their way within the browser
@@ -224,8 +226,14 @@ class Tab:
             return True
         return False
 
+    def catch_up(self) -> None:
+        """Draw the frame that is due, unless a picture has: pictures change no episode."""
+        if self._due and self.session.browser.frames_on_demand:
+            self._draw(1)
+
     def _draw(self, frames: int) -> None:
         """Draw frames, one after the other; the rest not, if a dialog opens."""
+        self._due = self._due and not frames
         for _ in range(frames):
             if self._interrupted():
                 return
@@ -292,6 +300,7 @@ class Tab:
 
     def picture(self) -> bytes:
         """Return what the tab shows as a PNG."""
+        self._due = False
         form = {"format": "png", "optimizeForSpeed": True}
         if not self.session.browser.frames_on_demand:
             return base64.b64decode(self.call("Page.captureScreenshot", **form)["data"])
