@@ -305,7 +305,8 @@ def test_frames_on_demand_show_what_a_window_shows(shared: WebSession) -> None:
 
 def test_a_picture_changes_nothing_of_what_follows() -> None:
     page = (
-        b"<style>button, p { position: absolute; left: 9px; top: 9px; width: 99px; margin: 0 }</style>"
+        b"<style>button, p { position: absolute; left: 9px; top: 9px; width: 99px }"
+        b"p { margin: 0 }</style>"
         b"<button onclick='below.hidden = false'>Cover</button>"
         b"<p id=below hidden onmouseover='this.textContent += 1'>under it </p>"
         b"<button style='top: 99px'>Other</button>"

@@ -41,9 +41,22 @@
       if (this.pending === 0) this.now = end;
       return { left: end - this.now, pending: this.pending };
     },
-    hold() {
+    hold(program) {
       const waiting = [...this.waiting.values()].map((one) => ({ ...one }));
-      this.held = { now: this.now, number: this.number, waiting, draws: count };
+      this.held = { now: this.now, number: this.number, waiting, draws: count, program };
+    },
+    // Goes back to what was held and runs the program that begins there; resolves to its value.
+    async begin(other, given) {
+      const first = document.createElement("i");
+      first.tabIndex = -1;
+      document.body.prepend(first);
+      first.focus({ preventScroll: true });
+      first.remove(); // from where it was, the key Tab goes on
+      getSelection().removeAllRanges();
+      for (const one of document.querySelectorAll("*"))
+        if (one.scrollTop || one.scrollLeft) [one.scrollTop, one.scrollLeft] = [0, 0];
+      this.again(other);
+      return this.held.program(given);
     },
     // Goes back to the time that was held, as if the document had come with another seed.
     again(other) {

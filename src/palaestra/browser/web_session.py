@@ -32,24 +32,10 @@ DIALOG = ("dialog", "dialog-text", "dialog-ok", "dialog-cancel")
 """Ids of the elements that stand for an open dialog."""
 
 
-_HOLD = f"""(program => {{
-  const clock = window[Symbol.for({KEY!r})];
-  if (!clock || clock.pending) return false;
-  clock.hold();
-  clock.begin = async (seed, given) => {{ // compiled once, not for each beginning
-    const first = document.createElement("i");
-    first.tabIndex = -1;
-    document.body.prepend(first);
-    first.focus({{ preventScroll: true }});
-    first.remove(); // from where it was, the key Tab goes on
-    getSelection().removeAllRanges();
-    for (const one of document.querySelectorAll("*"))
-      if (one.scrollTop || one.scrollLeft) [one.scrollTop, one.scrollLeft] = [0, 0];
-    clock.again(seed);
-    return program(given);
-  }};
-  return true;
-}})(%s)"""
+_HOLD = (
+    "(clock => !clock || clock.pending ? false : (clock.hold(%s), true))"
+    f"(window[Symbol.for({KEY!r})])"
+)
 
 
 @dataclass(slots=True)
