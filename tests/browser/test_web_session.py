@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -280,6 +281,51 @@ def test_things_are_dragged(shared: WebSession) -> None:
     assert "dropped it" in texts(session)
 
 
+def test_frames_on_demand_show_what_a_window_shows(shared: WebSession) -> None:
+    other = new_session(SIZE, frames_on_demand=True)
+    assert other.browser is not shared.browser
+    seen: list[list[Any]] = []
+    for session in (shared, other):
+        found: list[Any] = []
+        for path, lines in (
+            ("/", ["type 'the Name field' 'Ann!'", "click 'Go'"]),
+            ("/hover", ["hover 'Here'"]),
+            ("/long", ["scroll down 1 page", "click 'Deep'"]),
+            ("/drag", ["drag 'What' to 'There'"]),
+            ("/dialogs", ["click 'Alert'", "click 'OK'"]),
+        ):
+            opened(session, path)
+            for line in lines:
+                act(session, line)
+                found += [line, session.elements(), session.picture()]
+        seen.append(found)
+    assert seen[0] == seen[1]
+    other.close()
+
+
+def test_a_picture_changes_nothing_of_what_follows() -> None:
+    page = (
+        b"<style>button, p { position: absolute; left: 9px; top: 9px; width: 99px }"
+        b"p { margin: 0 }</style>"
+        b"<button onclick='below.hidden = false'>Cover</button>"
+        b"<p id=below hidden onmouseover='this.textContent += 1'>under it </p>"
+        b"<button style='top: 99px'>Other</button>"
+    )
+    seen = []
+    for look in (True, False):
+        session = new_session(SIZE, frames_on_demand=True)
+        session.begin({"shop": lambda request: Response(page)}, "http://shop/", 1)
+        for line in ("click 'Cover'", "click 'Other'"):
+            act(session, line)
+            elements = session.elements()
+            if look:
+                session.picture()
+        seen.append(elements)
+        session.close()
+    assert seen[0] == seen[1]
+    assert "under it 1" in [element.name for element in seen[0]]
+
+
 def test_requests_are_answered_before_time_goes_on(shared: WebSession) -> None:
     session = opened(shared, "/data")
     act(session, "click 'Load'")
@@ -384,15 +430,17 @@ def test_a_page_that_its_script_has_changed_does_not_come_back(shared: WebSessio
 
 def test_a_page_that_can_begins_again_without_a_load(shared: WebSession) -> None:
     session = opened(shared, "/")
-    session.hold()
-    held, loads = session.now, session.tab.loads
+    program = "(given) => [given, Math.random(), Date.now()]"
+    session.hold(program)
+    loads = session.tab.loads
     act(session, "click 'the Name field'", "wait 5")
-    assert session.again(2) and session.now == held and session.tab.loads == loads
-    again = session.run("[Math.random(), Date.now()]")
-    assert opened(session, "/", 2).run("[Math.random(), Date.now()]") == again
-    session.hold()
+    assert session.can_begin_again()
+    again, now = session.again(2, "a"), session.now
+    assert session.tab.loads == loads
+    assert opened(session, "/", 2).run(f"({program})('a')") == again and session.now == now
+    session.hold(program)
     act(session, "click 'Next'")
-    assert not session.again(1)
+    assert not session.can_begin_again()
 
 
 @pytest.mark.slow

@@ -26,6 +26,10 @@ from palaestra.sandbox.program_run import Launch, spawn
 
 UPLOADS = "/uploads"  # where the folder of uploads is inside
 WORDS = 20  # lines of its error output that are kept
+_WITHOUT = (
+    "AudioServiceOutOfProcess,BackForwardCache,IsolateOrigins,MediaRouter,OptimizationHints,"
+    "PaintHolding,RenderDocument,Translate,site-per-process"
+)
 _OPTIONS = (
     "--remote-debugging-pipe",
     "--no-sandbox",
@@ -51,8 +55,7 @@ _OPTIONS = (
     "--renderer-process-limit=1",  # per context: a page of another host starts no new process
     "--disable-smooth-scrolling",
     "--disable-sync",
-    "--disable-features=AudioServiceOutOfProcess,BackForwardCache,IsolateOrigins,MediaRouter,"
-    "OptimizationHints,PaintHolding,RenderDocument,Translate,site-per-process",
+    f"--disable-features={_WITHOUT}",
     "--disable-webrtc",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-color-profile=srgb",
@@ -60,7 +63,12 @@ _OPTIONS = (
     "--hide-scrollbars",
     "--mute-audio",
     "--password-store=basic",
-    "about:blank",
+)
+_ON_DEMAND = (
+    "--enable-begin-frame-control",
+    "--run-all-compositor-stages-before-draw",
+    # A page's tasks do not wait for a frame after a click.
+    f"--disable-features={_WITHOUT},DeferRendererTasksAfterInput",
 )
 MEMORY = 2 * 2**20  # KiB that each of its processes may have: a page that takes more ends
 # DevTools speaks on descriptors 3 and 4.
@@ -70,8 +78,11 @@ _PIPE = f'ulimit -d {MEMORY} && exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null'
 class BrowserProcess:
     """A running browser; `reads` and `writes` are this side of its pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, frames_on_demand: bool) -> None:
         """Start it.
+
+        Args:
+            frames_on_demand: whether it draws frames only when asked to.
 
         Raises:
             MissingSystemPart: there is no browser, or no bubblewrap.
@@ -81,7 +92,8 @@ class BrowserProcess:
         self.uploads.chmod(0o755)
         orphans.adopt()
         command = ["bwrap", *_isolation(self.uploads), "--", *_user(), "/bin/sh", "-c", _PIPE, "sh"]
-        process = spawn(Launch([*command, str(program), *_OPTIONS], {"PATH": os.defpath}))
+        options = [*_OPTIONS, *(_ON_DEMAND if frames_on_demand else ()), "about:blank"]
+        process = spawn(Launch([*command, str(program), *options], {"PATH": os.defpath}))
         self.pid, self._owner = process.pid, os.getpid()
         self._last_words: deque[str] = deque(maxlen=WORDS)
         assert process.stdin is not None and process.stdout is not None

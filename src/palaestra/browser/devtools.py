@@ -117,7 +117,7 @@ class Pipe:
                 raise self._crash()
             parts.append(data)
         *messages, self._rest = b"".join(parts).split(b"\0")
-        found = [json.loads(message) for message in messages]
+        found = [json.loads(message.decode()) for message in messages]  # no guess of the encoding
         with self.lock:
             for message in found:
                 owner = self._owner(message)
@@ -192,7 +192,7 @@ class Connection:
     ) -> list[Parameters]:
         """Return the results of calls; fewer if `until` becomes true before; raises like `call`."""
         deadline = time.monotonic() + (seconds or PATIENCE)
-        while not all(number in self._answers for number in numbers):
+        while not self.has(numbers):
             if until is not None and until():
                 return []
             self._read(deadline)
@@ -201,6 +201,10 @@ class Connection:
             if "error" in answer:
                 raise Refusal(str(answer["error"].get("message", answer["error"])))
         return [answer["result"] for answer in answers]
+
+    def has(self, numbers: Sequence[int]) -> bool:
+        """Return whether all of these calls have answers."""
+        return all(number in self._answers for number in numbers)
 
     def wait_for(self, ready: Callable[[], bool], seconds: float | None = None) -> None:
         """Read until a condition holds that events bring about; raises like `call`."""

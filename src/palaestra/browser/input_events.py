@@ -37,6 +37,11 @@ def move(tab: Tab, point: Point, held: bool = False) -> int:
     )
 
 
+def move_to(tab: Tab, point: Point) -> None:
+    """Move the pointer to a point."""
+    tab.wait_for_frame([move(tab, point)])
+
+
 def leave(tab: Tab) -> None:
     """Move the pointer out of the page, without waiting for it.
 
@@ -66,7 +71,7 @@ def click(tab: Tab, point: Point, button: str = "left", times: int = 1) -> None:
 
 def wheel(tab: Tab, point: Point, right: float, down: float) -> None:
     """Turn the wheel at a point, by pixels."""
-    tab.wait([
+    tab.wait_for_frame([
         move(tab, point),
         tab.send(
             "Input.dispatchMouseEvent",
@@ -83,10 +88,7 @@ def drag(tab: Tab, start: Point, end: Point) -> None:
         share = step / STEPS
         x = start[0] + (end[0] - start[0]) * share
         y = start[1] + (end[1] - start[1]) * share
-        tab.connection.wait(
-            [move(tab, (x, y), held=True)],
-            lambda: tab.is_dragging() or tab.dialog is not None,
-        )
+        tab.wait_for_frame([move(tab, (x, y), held=True)], tab.is_dragging)
         if tab.is_dragging():
             _drop(tab, end)
             break

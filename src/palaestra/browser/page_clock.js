@@ -24,10 +24,10 @@
         if (one.at <= end && (found === null || one.at < found.at)) found = one; // oldest first
       return found;
     },
+    frame: () => new Promise((done) => native.frame(done)), // resolves as one is drawn
     // Runs what is due, in order, each with its microtasks; resolves to whether the page is quiet.
-    async advance(span, frames) {
+    async advance(span) {
       const end = this.now + span;
-      for (; frames > 0; frames--) await new Promise((done) => native.frame(done));
       await hop();
       for (let runs = 0; runs < 20000 && this.pending === 0; runs++) {
         const one = this.next(end);
@@ -41,9 +41,22 @@
       if (this.pending === 0) this.now = end;
       return { left: end - this.now, pending: this.pending };
     },
-    hold() {
+    hold(program) {
       const waiting = [...this.waiting.values()].map((one) => ({ ...one }));
-      this.held = { now: this.now, number: this.number, waiting, draws: count };
+      this.held = { now: this.now, number: this.number, waiting, draws: count, program };
+    },
+    // Goes back to what was held and runs the program that begins there; resolves to its value.
+    async begin(other, given) {
+      const first = document.createElement("i");
+      first.tabIndex = -1;
+      document.body.prepend(first);
+      first.focus({ preventScroll: true });
+      first.remove(); // from where it was, the key Tab goes on
+      getSelection().removeAllRanges();
+      for (const one of document.querySelectorAll("*"))
+        if (one.scrollTop || one.scrollLeft) [one.scrollTop, one.scrollLeft] = [0, 0];
+      this.again(other);
+      return this.held.program(given);
     },
     // Goes back to the time that was held, as if the document had come with another seed.
     again(other) {

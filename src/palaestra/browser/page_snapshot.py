@@ -142,7 +142,7 @@ def restore(
         session.refused, session.clipboard = state["refused"], state["clipboard"]
         if state["pointer"] is not None:
             x, y = session.pointer = (state["pointer"][0], state["pointer"][1])
-            session.tab.wait([input_events.move(session.tab, (x, y))])
+            input_events.move_to(session.tab, (x, y))
         session.now, session.named = state["now"], state["named"]
         session.chance = tuple(state["chance"])
         nodes = _Nodes(session)

@@ -1,4 +1,7 @@
-"""The browser of this process, shared by its worlds: it starts with the first of them."""
+"""The browser of this process, shared by its worlds: it starts with the first of them.
+
+Worlds with frames on demand share another one, since a browser draws all of its pages in one way.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,18 @@ from palaestra.core.errors import EnvironmentFault
 IDLE = 8  # sessions without a world that are kept ready
 
 _lock = threading.RLock()  # of the browser, its sessions without a world, and its leases
-_shared: Browser | None = None
+_shared: dict[bool, Browser] = {}  # by whether frames are drawn on demand
 
 
 class Browser:
     """A running browser and its sessions: one context each, so that they share no data."""
 
-    def __init__(self) -> None:
-        self.process = BrowserProcess()
+    def __init__(self, frames_on_demand: bool) -> None:
+        self.process = BrowserProcess(frames_on_demand)
+        self.frames_on_demand = frames_on_demand  # if it can
         self.pipe = Pipe(self.process)
         self.leases = 0  # sessions that worlds have, or wait for
+        self.drawing = threading.Lock()  # while one of its pages draws a frame on demand
         self._idle: list[WebSession] = []
         Connection(self.pipe).call(
             "Target.setAutoAttach",
@@ -85,12 +90,12 @@ class Browser:
 
     def release(self) -> bool:
         """Give up a lease; return whether the browser has ended, as with the last one."""
-        global _shared
         with _lock:
             self.leases -= 1
             if self.leases > 0 and self.process.alive:
                 return False
-            _shared = None if _shared is self else _shared
+            for kind in [kind for kind, browser in _shared.items() if browser is self]:
+                del _shared[kind]
             if self.leases == 0:  # else others may be about to read its pipe
                 self.process.close()
             return True
@@ -101,21 +106,25 @@ class Browser:
         return UPLOADS
 
 
-def new_session(size: tuple[int, int]) -> WebSession:
+def new_session(size: tuple[int, int], frames_on_demand: bool = False) -> WebSession:
     """Return a session of this process's browser, which starts if it does not run.
 
     Args:
         size: width and height of the page in pixels.
+        frames_on_demand: whether frames are drawn only where they are needed: for pictures, and
+            when the pointer hovers, scrolls or drags. Else the browser draws what has changed, 60
+            times a second. Only for pages that can be trusted: one that hangs while it draws holds
+            up all others with frames on demand. They should not observe sizes or what is seen,
+            since they hear of it as a frame is drawn.
 
     Raises:
         MissingSystemPart: there is no browser.
         EnvironmentFault: it does not start.
     """
-    global _shared
     with _lock:
-        if _shared is None or not _shared.process.alive:
-            _shared = Browser()
-        browser = _shared
+        browser = _shared.get(frames_on_demand)
+        if browser is None or not browser.process.alive:
+            browser = _shared[frames_on_demand] = Browser(frames_on_demand)
         browser.leases += 1  # it stays until the session is there
     try:
         return browser.session(size)

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -22,13 +23,20 @@ if TYPE_CHECKING:
 KEY = "palaestra-clock"
 """Names the clock in a page, and its time and chance in the header of the page's answer."""
 
+FRAMES = 10  # that are drawn until a page has taken its input
 ROUNDS = 200  # of loading pages and answered requests, within one grant of time
+_CLOCK = f"window[Symbol.for({KEY!r})]"
+_REPORT = "[r.left, r.pending, clock.now, document.getElementsByTagName('*').length, %s]"
 _ADVANCE = (
-    "(clock => clock ? clock.advance(Math.max(0, %r - clock.now), %d)"
-    ".then(r => [r.left, r.pending, clock.now, document.getElementsByTagName('*').length, %s])"
+    f"(clock => clock ? clock.advance(Math.max(0, %r - clock.now)).then(r => {_REPORT})"
     " : location.protocol.startsWith('http') ? null : [0, 0, 0, 0, null])"
-    f"(window[Symbol.for({KEY!r})])"
+    f"({_CLOCK})"
 )
+_AGAIN = (
+    "(clock => clock.begin(%d, %s).then(value => clock.advance(%r)"
+    f".then(r => [value, {_REPORT}])))({_CLOCK})"
+)
+_FRAME = f"{_CLOCK}?.frame()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,7 @@ class Tab:
         self.drag: Parameters | None = None  # data of a drag that the browser has begun
         self.crashed = False
         self.gone = False  # whether it has closed
+        self._due = False  # whether time has passed since a frame was drawn
         self.count = 0  # of the elements of its page when it came to rest
         self._loading: set[str] = set()  # frames
         self._leaving: set[str] = set()  # frames that will load another page, and do not yet
@@ -56,6 +65,7 @@ class Tab:
         self.wrote_history = False  # whether a page did, since the world began
         self.loads = 0  # how often a frame began to load
         self._held: list[int] = []  # calls that wait for the dialog
+        self._objects: list[str] = []  # of the page, which are held and no longer needed
         connection.listeners[id] = self._on
         width, height = session.size
         self.tell("Inspector.enable")  # which reports a crash of the page
@@ -86,13 +96,35 @@ class Tab:
         """Send a call of this tab whose answer nobody needs."""
         self.connection.tell(method, self.id, **parameters)
 
-    def wait(self, numbers: list[int]) -> list[Parameters]:
-        """Wait for calls; nothing returns if a dialog opens, which holds them up, or it closes."""
-        found = self.connection.wait(numbers, self._interrupted)
-        if numbers and not found:
+    def wait(self, numbers: list[int], until: Callable[[], bool] | None = None) -> list[Parameters]:
+        """Wait for calls; nothing returns if a dialog opens, which holds them up, or it closes.
+
+        Args:
+            numbers: of the calls.
+            until: a reason to wait no longer.
+        """
+        found = self.connection.wait(
+            numbers, lambda: self._interrupted() or (until is not None and until())
+        )
+        if numbers and not found and self._interrupted():
             self._check()
             self._held += numbers
         return found
+
+    def wait_for_frame(self, numbers: list[int], until: Callable[[], bool] | None = None) -> None:
+        """Wait, as `wait` does, for input that a page takes only as a frame is drawn.
+
+        Args:
+            numbers: of the calls.
+            until: a reason to wait no longer.
+        """
+        for _ in range(FRAMES if self.session.browser.frames_on_demand else 0):
+            self._draw(1)
+            if self.connection.has(numbers):
+                break
+            if until is not None and until():
+                return
+        self.wait(numbers, until)
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of an expression in the page; None if a dialog opened meanwhile.
@@ -136,7 +168,7 @@ class Tab:
 
         Args:
             milliseconds: of its own clock.
-            frames: pictures to draw before, so that what depends on them happens: scrolling.
+            frames: to draw before, so that what depends on them happens: scrolling.
         """
         session = self.session
         until = session.now + milliseconds  # of the world's clock, whichever pages there are
@@ -149,27 +181,83 @@ class Tab:
             if self.dialog is not None or self.gone:
                 return
             try:
-                found = self.evaluate(_ADVANCE % (until, frames, session.watch))
+                self._draw(frames)
+                found = (
+                    None
+                    if self._interrupted()
+                    else self.evaluate(_ADVANCE % (until, session.watch))
+                )
             except Refusal:  # the page was left meanwhile
                 continue
             if found is None and self._interrupted():
                 return
             if found is None:
                 raise EnvironmentFault("crash", "the page has no clock of the task's")
-            left, pending, now, self.count, session.watched_value = found
-            session.now = max(session.now, now)
             frames = 0
-            if pending:
-                time.sleep(0.001)  # its answers are on their way within the browser
-            elif self._rests() and left <= 0:
-                session.now = max(session.now, until)
+            if self._is_settled(found, until):
                 return
         raise EnvironmentFault("hang", f"the page did not come to rest in {ROUNDS} rounds")
 
+    def again(self, seed: int, given: str, milliseconds: float) -> Any:
+        """Begin again in the document that is held, and give it time; return its program's value.
+
+        In one call, since waiting for the browser costs most. See `WebSession.again`.
+        """
+        session = self.session
+        until = session.now + milliseconds
+        found = self.evaluate(_AGAIN % (seed, json.dumps(given), milliseconds, session.watch))
+        if found is None:  # a dialog is open
+            return None
+        value, report = found
+        if not self._is_settled(report, until):
+            self.settle(until - session.now)
+        return value
+
+    def _is_settled(self, report: Sequence[Any], until: float) -> bool:
+        """Take what a page reports after some time; return whether all of its time has passed."""
+        session = self.session
+        left, pending, now, self.count, session.watched_value = report
+        self._due = True
+        session.now = max(session.now, now)
+        if pending:
+            time.sleep(0.001)  # its answers are on their way within the browser
+        elif self._rests() and left <= 0:
+            session.now = max(session.now, until)
+            return True
+        return False
+
+    def catch_up(self) -> None:
+        """Draw the frame that is due, unless a picture has: pictures change no episode."""
+        if self._due and self.session.browser.frames_on_demand:
+            self._draw(1)
+
+    def _draw(self, frames: int) -> None:
+        """Draw frames, one after the other; the rest not, if a dialog opens."""
+        self._due = self._due and not frames
+        for _ in range(frames):
+            if self._interrupted():
+                return
+            if self.session.browser.frames_on_demand:
+                with self.session.browser.drawing:  # two at once end the process that draws
+                    self.wait([self.send("HeadlessExperimental.beginFrame")])
+            else:
+                self.evaluate(_FRAME)
+
+    def spend(self, object: str) -> None:
+        """Let go of an object of the page, before the page is given time."""
+        self._objects.append(object)
+
     def _hear(self) -> None:
-        """Hear from the page whether it will be left: then time is for the page that comes."""
+        """Hear from the page whether it will be left: then time is for the page that comes.
+
+        What it has to say comes before its answer to any call.
+        """
+        objects, self._objects = self._objects, []
         with contextlib.suppress(Refusal):
-            self.evaluate("0")
+            if objects:
+                self.wait([self.send("Runtime.releaseObject", objectId=one) for one in objects])
+            else:
+                self.evaluate("0")
 
     def answer(self, accept: bool, text: str = "") -> None:
         """Answer the dialog, and wait for what it held up."""
@@ -212,8 +300,16 @@ class Tab:
 
     def picture(self) -> bytes:
         """Return what the tab shows as a PNG."""
-        found = self.call("Page.captureScreenshot", format="png", optimizeForSpeed=True)
-        return base64.b64decode(found["data"])
+        self._due = False
+        form = {"format": "png", "optimizeForSpeed": True}
+        if not self.session.browser.frames_on_demand:
+            return base64.b64decode(self.call("Page.captureScreenshot", **form)["data"])
+        with self.session.browser.drawing:
+            found = self.call("HeadlessExperimental.beginFrame", screenshot=form)
+        if "screenshotData" not in found:
+            self.evaluate("0")  # raises if the page has crashed
+            raise EnvironmentFault("crash", "the browser has no picture of the page")
+        return base64.b64decode(found["screenshotData"])
 
     def address(self) -> str:
         """Return the address of the page."""

@@ -28,7 +28,7 @@ KINDS: tuple[Kind, ...] = (
 TIME = 1000.0  # milliseconds of the page's time that each gesture takes
 _CLICKS = {"click": ("left", 1), "double": ("left", 2), "right": ("right", 1)}
 _FRAMES: dict[Kind, int] = {"scroll": 2, "drag": 1, "press": 1, "hover": 1}
-"""Pictures that are drawn after a gesture, so that what depends on them has happened."""
+"""Frames that are drawn after a gesture, so that what depends on them has happened."""
 
 _AT = """function () {
   const node = this.nodeType === 1 ? this : this.parentElement;
@@ -101,6 +101,8 @@ def do(session: WebSession, gesture: Gesture) -> None:
             raise InputError(
                 f"A browser cannot do `{write_line(gesture)}`; it can: {', '.join(KINDS)}."
             )
+        if session.pointer is not None:  # it may be over something else by now
+            session.tab.catch_up()
         loads = session.tab.loads
         if session.tab.dialog is not None:
             _answer(session, gesture)
@@ -110,7 +112,7 @@ def do(session: WebSession, gesture: Gesture) -> None:
         _settle(session, wait * 1000 if wait else TIME, _FRAMES.get(gesture.kind, 0))
         if session.tab.loads != loads and session.pointer is not None:
             # The browser notices only after a while what lies under the pointer now.
-            session.tab.wait([input_events.move(session.tab, session.pointer)])
+            input_events.move_to(session.tab, session.pointer)
             session.tab.settle(0)
         session.changed()
 
@@ -164,7 +166,7 @@ class _Hand:
             case "click" | "double" | "right":
                 self._click(gesture.kind, target)
             case "hover":
-                self.tab.wait([input_events.move(self.tab, self._point(target))])
+                input_events.move_to(self.tab, self._point(target))
             case "type":
                 self._type(gesture)
             case "press":
@@ -384,7 +386,7 @@ class _Hand:
         return self._called(held, function, *arguments)
 
     def _called(self, held: str, function: str, *arguments: object) -> Any:
-        """Call a function of the page on an object that is held, and let go of it."""
+        """Call a function of the page on an object that is held, the last time."""
         sent = self.tab.send(
             "Runtime.callFunctionOn",
             objectId=held,
@@ -392,6 +394,6 @@ class _Hand:
             arguments=[{"value": value} for value in arguments],
             returnByValue=True,
         )
-        self.tab.tell("Runtime.releaseObject", objectId=held)
+        self.tab.spend(held)
         found = self.tab.wait([sent])
         return found[0]["result"].get("value") if found else {"list": True, "done": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import PurePosixPath
@@ -32,25 +32,10 @@ DIALOG = ("dialog", "dialog-text", "dialog-ok", "dialog-cancel")
 """Ids of the elements that stand for an open dialog."""
 
 
-_HOLD = f"""(() => {{
-  const clock = window[Symbol.for({KEY!r})];
-  if (!clock || clock.pending) return false;
-  clock.hold();
-  return true;
-}})()"""
-
-_AGAIN = f"""(() => {{
-  const clock = window[Symbol.for({KEY!r})];
-  const first = document.createElement("input");
-  document.body.prepend(first);
-  first.focus({{ preventScroll: true }});
-  first.remove(); // from where it was, the key Tab goes on
-  getSelection().removeAllRanges();
-  for (const one of document.querySelectorAll("*"))
-    if (one.scrollTop || one.scrollLeft) [one.scrollTop, one.scrollLeft] = [0, 0];
-  clock.again(%d);
-  return clock.now;
-}})()"""
+_HOLD = (
+    "(clock => !clock || clock.pending ? false : (clock.hold(%s), true))"
+    f"(window[Symbol.for({KEY!r})])"
+)
 
 
 @dataclass(slots=True)
@@ -59,6 +44,7 @@ class _Held:
 
     tab: Tab
     loads: int  # of the tab, when it was held
+    now: float  # the page's time, then
     begun: int = 0  # how often it began again
 
     def is_there(self, tabs: Sequence[Tab]) -> bool:
@@ -164,40 +150,51 @@ class WebSession:
                     storageTypes="local_storage,indexeddb,websql,cache_storage,service_workers",
                 )
 
-    def hold(self) -> None:
+    def hold(self, program: str) -> None:
         """Hold the state in which `begin` left the page, for `again`.
 
         Only for pages whose own programs can begin again in their document.
+
+        Args:
+            program: a function of a text, written in JavaScript, that begins a task in the page.
         """
         with self.watched():
-            held = self.tab.evaluate(_HOLD)
-            self._held = _Held(self.tab, self.tab.loads) if held else None
+            held = self.tab.evaluate(_HOLD % program)
+            self._held = _Held(self.tab, self.tab.loads, self.now) if held else None
 
-    def again(self, seed: int) -> bool:
+    def can_begin_again(self) -> bool:
+        """Return whether the held page is there, in the only tab, without a dialog."""
+        held = self._held
+        return held is not None and held.is_there(self.tabs) and held.begun < BEGUN
+
+    def again(self, seed: int, given: str) -> Any:
         """Go back to the end of `begin` with another seed, without loading the page.
 
         Time, chance, pointer, focus, selection and scroll position are as they were then; what the
-        page itself has changed stays, and is the caller's to undo.
+        page itself has changed stays, and is for the program that `hold` was given to undo. It runs
+        now, and the page is given time as by `run`.
+
+        Args:
+            seed: of the page's random numbers.
+            given: to the program.
 
         Returns:
-            whether it could: the page that was held is there, in the only tab, without a dialog.
+            the program's value.
+
+        Raises:
+            EnvironmentFault: the program threw an error, or the browser crashed or hangs.
         """
+        assert self._held is not None
         with self.watched():
             tab = self.tabs[0]
-            held = self._held
-            if held is None or not held.is_there(self.tabs) or held.begun >= BEGUN:
-                return False
-            held.begun += 1
+            self._held.begun += 1
             self.chance, self.refused = (seed, 1), []
             if self.pointer is not None:
                 input_events.leave(tab)
-            now = tab.evaluate(_AGAIN % self._document_seed())
-            if now is None:
-                return False
-            self.now, self.clipboard, self.pointer = now, "", None
+            self.now, self.clipboard, self.pointer = self._held.now, "", None
             self.ids, self.named, self._nodes = {}, 0, {}
             self.changed()
-            return True
+            return self._program_value(lambda: tab.again(self._document_seed(), given, LOAD))
 
     def _set_cookies(self, cookies: Mapping[str, Mapping[str, str]]) -> None:
         found = [
@@ -306,7 +303,14 @@ class WebSession:
         """Open an empty tab and bring it to the front."""
         count = len(self.tabs)
         connection = self.connection
-        connection.call("Target.createTarget", url="about:blank", browserContextId=self.context)
+        about = {"url": "about:blank", "browserContextId": self.context}
+        if self.browser.frames_on_demand:
+            try:
+                connection.call("Target.createTarget", **about, enableBeginFrameControl=True)
+            except Refusal:  # only the headless shell can
+                self.browser.frames_on_demand = False
+        if not self.browser.frames_on_demand:
+            connection.call("Target.createTarget", **about)
         connection.wait_for(lambda: len(self.tabs) > count)
         self.tab.settle(0)
 
@@ -363,13 +367,16 @@ class WebSession:
             EnvironmentFault: it threw an error.
         """
         with self.watched():
-            try:
-                value = self.tab.evaluate(program)
-            except Refusal as error:
-                raise EnvironmentFault("crash", f"the page raised {error}") from None
+            value = self._program_value(lambda: self.tab.evaluate(program))
             self.tab.settle(LOAD)
             self.changed()
             return value
+
+    def _program_value(self, run: Callable[[], Any]) -> Any:
+        try:
+            return run()
+        except Refusal as error:
+            raise EnvironmentFault("crash", f"the page raised {error}") from None
 
     def node(self, element: Element) -> int:
         """Return the browser's number for an element's node."""

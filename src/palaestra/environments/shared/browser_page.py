@@ -15,6 +15,8 @@ from palaestra.environments.base import Replayed
 class BrowserPage(Replayed, Pictured, Elemental):
     """An adapter with a session of the browser, kept from task to task unless it fails."""
 
+    frames_on_demand = False  # see `new_session`
+
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
         browser_program()  # raises before anything starts
@@ -40,7 +42,7 @@ class BrowserPage(Replayed, Pictured, Elemental):
         if self._session is not None and self._session.failed:
             self.close()
         if self._session is None:
-            self._session = new_session(size)
+            self._session = new_session(size, self.frames_on_demand)
         return self._session
 
     def _here(self) -> WebSession:

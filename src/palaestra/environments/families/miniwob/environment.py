@@ -67,6 +67,7 @@ class MiniWob(
     """One page of MiniWoB++, a mixture of pages (one in each task), or a composition of them."""
 
     package = pages.VERSION
+    frames_on_demand = True
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)

@@ -130,20 +130,19 @@ def can_begin_again(name: str) -> bool:
     return VERSION == MEASURED and name not in _LOADED
 
 
-def begin(seed: int, seconds: int) -> str:
-    """Return the program that begins a task: what the page's START does, with a seed.
+def program(seconds: int) -> str:
+    """Return the function that begins a task: what the page's START does, with a seed, a text.
 
     In a document that begins again, plain global variables get the values that they had at first.
 
     Args:
-        seed: of the page's random numbers.
-        seconds: of its time until the task is over.
+        seconds: of the page's time until the task is over.
 
     What the page shows of rewards and time is for people who play; it is hidden. Pictures that a
     style shows only under the pointer are loaded before: until they have come, what they are on has
     no size, and a click misses it.
     """
-    return f"""(async () => {{
+    return f"""async (seed) => {{
       if (!core.loaded) {{
         const under = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]
           .filter((rule) => /:(hover|active|focus)/.test(rule.selectorText || ""))
@@ -158,13 +157,18 @@ def begin(seed: int, seconds: int) -> str:
       for (const name of ["countdownTimer", "clearTimer", "updateDisplay", "reloadDisplay"])
         core[name] = () => {{}};
       core.EPISODE_MAX_TIME = {seconds * 1000};
-      Math.seedrandom({str(seed)!r});
+      Math.seedrandom(seed);
       core.startEpisodeReal();
       for (const id of ["reward-display", "click-canvas"])
         document.getElementById(id).style.display = "none";
       const said = core.getUtterance();
       return typeof said === "string" ? said : said.utterance;
-    }})()"""
+    }}"""
+
+
+def begin(seed: int, seconds: int) -> str:
+    """Return an expression that begins a task; see `program`."""
+    return f"({program(seconds)})({str(seed)!r})"
 
 
 STATE = """typeof WOB_DONE_GLOBAL === "undefined" ? null

@@ -24,10 +24,12 @@ class SinglePage:
         """Open the page in a session, or go on in its document, and begin its task."""
         page, before = pages.of_task(self._name, seed), self._page
         self._page = page
-        if page != before or not pages.can_begin_again(page) or not session.again(seed):
-            sites, address = {pages.HOST: pages.site()}, pages.address(page)
-            session.begin(sites, address, seed, watch=pages.STATE)
-            session.hold()
+        if page == before and pages.can_begin_again(page) and session.can_begin_again():
+            self.goal = str(session.again(seed, str(seed)))
+            return
+        sites, address = {pages.HOST: pages.site()}, pages.address(page)
+        session.begin(sites, address, seed, watch=pages.STATE)
+        session.hold(pages.program(pages.SECONDS))
         self.goal = str(session.run(pages.begin(seed, pages.SECONDS)))
 
     def plan(self, elements: Sequence[Element]) -> list[Gesture]:
