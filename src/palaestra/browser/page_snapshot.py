@@ -143,7 +143,8 @@ def restore(
         if state["pointer"] is not None:
             x, y = session.pointer = (state["pointer"][0], state["pointer"][1])
             session.tab.wait([input_events.move(session.tab, (x, y))])
-        session.now, session.named = state["now"], state["named"]
+        session.set_time(state["now"])
+        session.named = state["named"]
         session.chance = tuple(state["chance"])
         nodes = _Nodes(session)
         session.ids = nodes.numbered(state["ids"])
@@ -165,7 +166,8 @@ def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, A
     _set_cookies(session, state["cookies"])
     session.sites = sites
     script = _stored_before(tab, [_fetched(session, one) for one in state["stored"]])
-    session.now, number = state["born"]
+    now, number = state["born"]
+    session.set_time(now)
     session.chance = (seed, number - 1)
     if index < last:
         tab.return_to(tab.entry(index))

@@ -69,7 +69,8 @@ class Tab:
         self.tell("Emulation.setTimezoneOverride", timezoneId="UTC")
         self.tell("Input.setInterceptDrags", enabled=True)
         now, seed = session.next_document()
-        clock = f"({_source()})({json.dumps({'now': now, 'seed': seed, 'key': KEY})})"
+        given = {"now": now, "seed": seed, "shift": session.shift, "key": KEY}
+        clock = f"({_source()})({json.dumps(given)})"
         self.tell("Page.addScriptToEvaluateOnNewDocument", source=clock)
 
     # ── calls ────────────────────────────────────────────────────────────────
@@ -135,7 +136,7 @@ class Tab:
         """Give the page that much time, after what it loads; stop if a dialog opens or it closes.
 
         Args:
-            milliseconds: of its own clock.
+            milliseconds: of its own clock; if that is real, this waits.
             frames: pictures to draw before, so that what depends on them happens: scrolling.
         """
         session = self.session
@@ -157,12 +158,12 @@ class Tab:
             if found is None:
                 raise EnvironmentFault("crash", "the page has no clock of the task's")
             left, pending, now, self.count, session.watched_value = found
-            session.now = max(session.now, now)
+            session.set_time(max(session.now, now))
             frames = 0
             if pending:
                 time.sleep(0.001)  # its answers are on their way within the browser
             elif self._rests() and left <= 0:
-                session.now = max(session.now, until)
+                session.set_time(max(session.now, until))
                 return
         raise EnvironmentFault("hang", f"the page did not come to rest in {ROUNDS} rounds")
 
@@ -264,7 +265,8 @@ class Tab:
                 if page:
                     self.born = (now, self.session.chance[1])
                 # A script that says so comes too late: the browser holds it back while it loads.
-                timing = {"Server-Timing": f'{KEY};desc="{now} {seed}"'}
+                shift = "" if self.session.shift is None else f" {self.session.shift}"
+                timing = {"Server-Timing": f'{KEY};desc="{now} {seed}{shift}"'}
                 response = replace(response, headers={**response.headers, **timing})
             self._fulfil(id, response)
 

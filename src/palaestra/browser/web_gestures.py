@@ -101,6 +101,8 @@ def do(session: WebSession, gesture: Gesture) -> None:
             raise InputError(
                 f"A browser cannot do `{write_line(gesture)}`; it can: {', '.join(KINDS)}."
             )
+        if session.real_time:
+            session.changed()
         loads = session.tab.loads
         if session.tab.dialog is not None:
             _answer(session, gesture)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
@@ -71,10 +72,17 @@ class WebSession:
     """One world's browser, used from one thread at a time. Worlds do not wait for each other."""
 
     def __init__(
-        self, browser: Browser, connection: Connection, context: str, size: tuple[int, int]
+        self,
+        browser: Browser,
+        connection: Connection,
+        context: str,
+        size: tuple[int, int],
+        real_time: bool = False,
     ) -> None:
         self.browser, self.connection = browser, connection
-        self.context, self.size = context, size
+        self.context, self.size, self.real_time = context, size, real_time
+        self._time = BEGIN
+        self.shift = BEGIN - _wall_clock() if real_time else None
         connection.listeners[""] = self._on
         self.tabs: list[Tab] = []
         self.current = 0  # the number of the tab in front
@@ -84,7 +92,6 @@ class WebSession:
         self.refused: list[str] = []  # requests that no site of the world answers
         self.clipboard = ""
         self.pointer: tuple[float, float] | None = None  # None: nowhere yet
-        self.now = BEGIN
         self.watch = "null"
         self.watched_value: Any = None  # its value when the page came to rest; None at a dialog
         self.chance = (0, 0)  # the seed, and how many documents were loaded
@@ -97,6 +104,15 @@ class WebSession:
         self._held: _Held | None = None
 
     # ── the world ────────────────────────────────────────────────────────────
+
+    @property
+    def now(self) -> float:
+        """The world's time in milliseconds since 1970."""
+        return self._time if self.shift is None else _wall_clock() + self.shift
+
+    def set_time(self, now: float) -> None:
+        """Set the world's time, if it is virtual; real time goes on by itself."""
+        self._time = now
 
     def begin(
         self,
@@ -139,7 +155,10 @@ class WebSession:
         self._clear(hosts | {*sites})
         self.sites, self.files, self.refused, self.downloads = sites, {}, [], []
         self.watch, self._held = "null", None
-        self.now, self.chance = BEGIN, (seed, 0)
+        self.set_time(BEGIN)
+        if self.real_time:
+            self.shift = BEGIN - _wall_clock()
+        self.chance = (seed, 0)
         moved = self.pointer is not None
         self.clipboard, self.pointer, self.current = "", None, 0
         self.ids, self.named, self._nodes, self._answered = {}, 0, {}, {}
@@ -167,10 +186,10 @@ class WebSession:
     def hold(self) -> None:
         """Hold the state in which `begin` left the page, for `again`.
 
-        Only for pages whose own programs can begin again in their document.
+        Only for pages whose own programs can begin again in their document; none does in real time.
         """
         with self.watched():
-            held = self.tab.evaluate(_HOLD)
+            held = not self.real_time and self.tab.evaluate(_HOLD)
             self._held = _Held(self.tab, self.tab.loads) if held else None
 
     def again(self, seed: int) -> bool:
@@ -194,7 +213,8 @@ class WebSession:
             now = tab.evaluate(_AGAIN % self._document_seed())
             if now is None:
                 return False
-            self.now, self.clipboard, self.pointer = now, "", None
+            self.set_time(now)
+            self.clipboard, self.pointer = "", None
             self.ids, self.named, self._nodes = {}, 0, {}
             self.changed()
             return True
@@ -418,6 +438,10 @@ class WebSession:
         folder.mkdir(mode=0o755, exist_ok=True)
         (folder / plain).write_bytes(self.files[name])
         return f"{self.browser.uploads}/{self.context}/{plain}"
+
+
+def _wall_clock() -> float:
+    return 1000 * time.time()
 
 
 def text_digest(text: bytes) -> str:
