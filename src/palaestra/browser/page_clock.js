@@ -132,6 +132,25 @@
     });
   }
 
+  // ── cookies: they end by the task's clock, for which the browser gets them without their end ──
+  clock.cookies ??= []; // that scripts have set: text, address, end
+  const jar = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
+  const endOf = (attributes) => {
+    let end = null;
+    for (const one of attributes) {
+      const [name, value] = [one.split("=", 1)[0].trim().toLowerCase(), one.slice(one.indexOf("=") + 1).trim()];
+      if (name === "max-age" && /^-?\d+$/.test(value)) return clock.now + 1000 * value;
+      if (name === "expires" && !Number.isNaN(native.Date.parse(value))) end = native.Date.parse(value);
+    }
+    return end;
+  };
+  Object.defineProperty(Document.prototype, "cookie", { ...jar, set(text) {
+    const [pair, ...attributes] = String(text).split(";"), end = endOf(attributes);
+    const plain = [pair, ...attributes.filter((one) => !/^\s*(expires|max-age)\s*(=|$)/i.test(one))].join(";");
+    jar.set.call(this, end !== null && end <= clock.now ? `${plain}; max-age=0` : plain);
+    clock.cookies.push([plain, location.href, end]);
+  } });
+
   // ── chance: sfc32 (Doty-Humphrey 2010), seeded by splitmix32 ────────────
   if (outer) seed = Math.floor(window.top.Math.random() * 2 ** 32);
   const mixed = () => {

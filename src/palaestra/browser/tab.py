@@ -25,8 +25,9 @@ KEY = "palaestra-clock"
 ROUNDS = 200  # of loading pages and answered requests, within one grant of time
 _ADVANCE = (
     "(clock => clock ? clock.advance(Math.max(0, %r - clock.now), %d)"
-    ".then(r => [r.left, r.pending, clock.now, document.getElementsByTagName('*').length, %s])"
-    " : location.protocol.startsWith('http') ? null : [0, 0, 0, 0, null])"
+    ".then(r => [r.left, r.pending, clock.now, clock.cookies.splice(0),"
+    " document.getElementsByTagName('*').length, %s])"
+    " : location.protocol.startsWith('http') ? null : [0, 0, 0, [], 0, null])"
     f"(window[Symbol.for({KEY!r})])"
 )
 
@@ -157,15 +158,23 @@ class Tab:
                 return
             if found is None:
                 raise EnvironmentFault("crash", "the page has no clock of the task's")
-            left, pending, now, self.count, session.watched_value = found
+            left, pending, now, cookies, self.count, session.watched_value = found
+            for text, address, end in cookies:
+                session.lifetimes.note(text, address, end, now)
             session.set_time(max(session.now, now))
             frames = 0
             if pending:
                 time.sleep(0.001)  # its answers are on their way within the browser
             elif self._rests() and left <= 0:
                 session.set_time(max(session.now, until))
+                self._end_cookies()
                 return
         raise EnvironmentFault("hang", f"the page did not come to rest in {ROUNDS} rounds")
+
+    def _end_cookies(self) -> None:
+        """Remove the cookies whose time is over."""
+        for name, domain, path in self.session.lifetimes.ended(self.session.now):
+            self.call("Network.deleteCookies", name=name, domain=domain, path=path)
 
     def _hear(self) -> None:
         """Hear from the page whether it will be left: then time is for the page that comes."""
@@ -268,7 +277,9 @@ class Tab:
                 shift = "" if self.session.shift is None else f" {self.session.shift}"
                 timing = {"Server-Timing": f'{KEY};desc="{now} {seed}{shift}"'}
                 response = replace(response, headers={**response.headers, **timing})
-            self._fulfil(id, response)
+            now, lifetimes = self.session.now, self.session.lifetimes
+            cookies = [lifetimes.without_end(one, request.address, now) for one in response.cookies]
+            self._fulfil(id, replace(response, cookies=tuple(cookies)))
 
     def _fulfil(self, id: str, response: Response) -> None:
         self.tell(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from palaestra.browser import accessibility, input_events
+from palaestra.browser.cookie_lifetimes import CookieLifetimes
 from palaestra.browser.devtools import Connection, Parameters, Refusal
 from palaestra.browser.dialog_picture import dialog_boxes, dialog_page
 from palaestra.browser.sites import Request, Response, Site
@@ -94,6 +95,7 @@ class WebSession:
         self.pointer: tuple[float, float] | None = None  # None: nowhere yet
         self.watch = "null"
         self.watched_value: Any = None  # its value when the page came to rest; None at a dialog
+        self.lifetimes = CookieLifetimes()
         self.chance = (0, 0)  # the seed, and how many documents were loaded
         self.ids: dict[int, str] = {}  # of elements, by the browser's number of their node
         self.named = 0  # how many elements have had an id
@@ -158,7 +160,7 @@ class WebSession:
         self.set_time(BEGIN)
         if self.real_time:
             self.shift = BEGIN - _wall_clock()
-        self.chance = (seed, 0)
+        self.chance, self.lifetimes = (seed, 0), CookieLifetimes()
         moved = self.pointer is not None
         self.clipboard, self.pointer, self.current = "", None, 0
         self.ids, self.named, self._nodes, self._answered = {}, 0, {}, {}
@@ -227,6 +229,11 @@ class WebSession:
         ]
         if found:
             self.connection.call("Storage.setCookies", cookies=found, browserContextId=self.context)
+
+    def cookies(self) -> list[dict[str, Any]]:
+        """Return all cookies of the world, as the browser describes them, in a fixed order."""
+        found = self.connection.call("Storage.getCookies", browserContextId=self.context)["cookies"]
+        return sorted(found, key=lambda one: (one["domain"], one["path"], one["name"]))
 
     def close(self) -> None:
         """Give the session back to the browser; harmless if it crashed."""

@@ -246,7 +246,8 @@ class Sites(
     def state_key(self) -> str:
         session, world = self._here()
         shown = session.tab.address(), session.elements(), session.pointer, session.current
-        key = world.key(), session.now, shown
+        held = [page_snapshot.cookie_parts(one) for one in session.cookies()]
+        key = world.key(), session.now, shown, held, session.lifetimes.saved()
         return hashed(self._current().id, self._over, self._answer, sorted(self._seen), key)
 
     def progress(self) -> float:
