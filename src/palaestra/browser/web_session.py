@@ -6,8 +6,7 @@ import contextlib
 import hashlib
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from email.message import Message
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,10 @@ from urllib.parse import urlsplit
 from palaestra.browser import accessibility, input_events
 from palaestra.browser.cookie_lifetimes import CookieLifetimes
 from palaestra.browser.devtools import Connection, Parameters, Refusal
-from palaestra.browser.dialog_picture import dialog_boxes, dialog_page
+from palaestra.browser.dialog_picture import dialog_elements, dialog_page
+from palaestra.browser.held_document import AGAIN, HOLD, HeldDocument
 from palaestra.browser.sites import Request, Response, Site
-from palaestra.browser.tab import KEY, Tab
+from palaestra.browser.tab import Tab
 from palaestra.core.element import Box, Element
 from palaestra.core.errors import EnvironmentFault, InputError
 
@@ -27,46 +27,8 @@ if TYPE_CHECKING:
 
 BEGIN = 1_767_225_600_000.0  # when each world begins: 2026-01-01, in milliseconds since 1970
 LOAD = 100.0  # milliseconds that a page gets once it is loaded
-BEGUN = 50  # how often a document begins again, so that what its scripts leave behind has an end
 LONG = 1000  # bytes of an answer that is remembered
 MOST = 20_000  # elements of a page that are read: some ten seconds
-DIALOG = ("dialog", "dialog-text", "dialog-ok", "dialog-cancel")
-"""Ids of the elements that stand for an open dialog."""
-
-
-_HOLD = f"""(() => {{
-  const clock = window[Symbol.for({KEY!r})];
-  if (!clock || clock.pending) return false;
-  clock.hold();
-  return true;
-}})()"""
-
-_AGAIN = f"""(() => {{
-  const clock = window[Symbol.for({KEY!r})];
-  const first = document.createElement("input");
-  document.body.prepend(first);
-  first.focus({{ preventScroll: true }});
-  first.remove(); // from where it was, the key Tab goes on
-  getSelection().removeAllRanges();
-  for (const one of document.querySelectorAll("*"))
-    if (one.scrollTop || one.scrollLeft) [one.scrollTop, one.scrollLeft] = [0, 0];
-  clock.again(%d);
-  return clock.now;
-}})()"""
-
-
-@dataclass(slots=True)
-class _Held:
-    """A document that can begin again."""
-
-    tab: Tab
-    loads: int  # of the tab, when it was held
-    begun: int = 0  # how often it began again
-
-    def is_there(self, tabs: Sequence[Tab]) -> bool:
-        """Return whether it is the only tab's, and no dialog is open."""
-        (first, *others) = tabs
-        return first is self.tab and first.loads == self.loads and not (others or first.dialog)
 
 
 class WebSession:
@@ -103,7 +65,7 @@ class WebSession:
         self._answered: dict[str, str] = {}  # addresses of long texts, by their digest
         self._elements: tuple[Element, ...] | None = None
         self._failed = False
-        self._held: _Held | None = None
+        self._held: HeldDocument | None = None
 
     # ── the world ────────────────────────────────────────────────────────────
 
@@ -191,8 +153,8 @@ class WebSession:
         Only for pages whose own programs can begin again in their document; none does in real time.
         """
         with self.watched():
-            held = not self.real_time and self.tab.evaluate(_HOLD)
-            self._held = _Held(self.tab, self.tab.loads) if held else None
+            held = not self.real_time and self.tab.evaluate(HOLD)
+            self._held = HeldDocument(self.tab, self.tab.loads) if held else None
 
     def again(self, seed: int) -> bool:
         """Go back to the end of `begin` with another seed, without loading the page.
@@ -206,13 +168,13 @@ class WebSession:
         with self.watched():
             tab = self.tabs[0]
             held = self._held
-            if held is None or not held.is_there(self.tabs) or held.begun >= BEGUN:
+            if held is None or not held.can_begin(self.tabs):
                 return False
             held.begun += 1
             self.chance, self.refused = (seed, 1), []
             if self.pointer is not None:
                 input_events.leave(tab)
-            now = tab.evaluate(_AGAIN % self._document_seed())
+            now = tab.evaluate(AGAIN % self._document_seed())
             if now is None:
                 return False
             self.set_time(now)
@@ -358,7 +320,7 @@ class WebSession:
     def _read(self) -> tuple[Element, ...]:
         dialog = self.tab.dialog
         if dialog is not None:
-            return self._dialog_elements(dialog.kind, dialog.message, dialog.value)
+            return dialog_elements(dialog, self.size)
         if self.tab.count > MOST:
             many = f"{self.tab.count:,} elements, more than the {MOST:,} that are read"
             said = f"This page has {many}; click on points of its picture."
@@ -371,17 +333,6 @@ class WebSession:
             self.named += 1
             self.ids[node] = str(self.named)
         return self.ids[node]
-
-    def _dialog_elements(self, kind: str, message: str, value: str) -> tuple[Element, ...]:
-        around, text, ok, cancel = DIALOG
-        whole, field, left, right = dialog_boxes(self.size)
-        found = [Element(around, "alertdialog", message, states=("modal",), box=whole)]
-        if kind == "prompt":
-            found.append(Element(text, "textbox", message, value, box=field, parent=around))
-        found.append(Element(ok, "button", "OK", box=left, parent=around))
-        if kind != "alert":
-            found.append(Element(cancel, "button", "Cancel", box=right, parent=around))
-        return tuple(found)
 
     def run(self, program: str) -> Any:
         """Run a program of the world's in the page, give it time, and return its value.

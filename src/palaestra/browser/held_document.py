@@ -1,0 +1,45 @@
+"""A document that begins again for the next task, without being loaded: time and chance go back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from palaestra.browser.tab import KEY, Tab
+
+MOST = 50  # times that it begins again, so that what its scripts leave behind has an end
+
+HOLD = f"""(() => {{
+  const clock = window[Symbol.for({KEY!r})];
+  if (!clock || clock.pending) return false;
+  clock.hold();
+  return true;
+}})()"""
+
+AGAIN = f"""(() => {{
+  const clock = window[Symbol.for({KEY!r})];
+  const first = document.createElement("input");
+  document.body.prepend(first);
+  first.focus({{ preventScroll: true }});
+  first.remove(); // from where it was, the key Tab goes on
+  getSelection().removeAllRanges();
+  for (const one of document.querySelectorAll("*"))
+    if (one.scrollTop || one.scrollLeft) [one.scrollTop, one.scrollLeft] = [0, 0];
+  clock.again(%d);
+  return clock.now;
+}})()"""
+
+
+@dataclass(slots=True)
+class HeldDocument:
+    """A document that can begin again."""
+
+    tab: Tab
+    loads: int  # of the tab, when it was held
+    begun: int = 0  # how often it began again
+
+    def can_begin(self, tabs: Sequence[Tab]) -> bool:
+        """Return whether it is still there, in the only tab without a dialog, and not worn out."""
+        (first, *others) = tabs
+        there = first is self.tab and first.loads == self.loads and not (others or first.dialog)
+        return there and self.begun < MOST
