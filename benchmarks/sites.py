@@ -1,8 +1,10 @@
 """Real applications as sites: what a reset, a page and a snapshot of a world cost.
 
-    python benchmarks/sites.py [SITE ...]
+    python benchmarks/sites.py [SITE ...] [--worlds 100]
 
-Prints medians: opening and closing a world without and with its first page, the answer to a page
+With `--worlds` it opens that many over the sites, each with its first page, holds all of them, and
+prints the proportional share of memory of this process and its browser. Otherwise it prints
+medians: opening and closing a world without and with its first page, the answer to a page
 that is not the first, in milliseconds, and the processor time of the first; and the bytes of a
 snapshot of an episode after the reference of a task that changes rows, with the milliseconds that
 restoring it takes by its state, with its page.
@@ -10,8 +12,8 @@ restoring it takes by its state, with its page.
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
@@ -43,11 +45,51 @@ def spent() -> float:
     return 1000 * sum(sum(process.cpu_times()[:2]) for process in tree)
 
 
+def memory() -> float:
+    """Return the proportional share of memory of this process and its browser in megabytes."""
+    tree = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sum(process.memory_full_info().pss for process in tree) / 1e6
+
+
+def hold(sites: list[str], count: int) -> None:
+    """Open worlds, the sites in turn, each another task; print what they take while all are open.
+
+    After that another page is asked of each site's last world: all of them are still in use.
+    """
+    began, held = memory(), list[Sites]()
+    for number in range(count):
+        site = sites[number % len(sites)]
+        env = registry.make(f"sites/{site}:{TASKS[site]}")
+        assert isinstance(env, Sites)
+        env.reset(registry.tasks(env.spec.id).task(Split.TRAIN, number // len(sites)))
+        held.append(env)
+        if number + 1 in (len(sites), count // 4, count // 2, count):
+            print(f"{number + 1} worlds: {memory():.0f} MB, before them {began:.0f}", flush=True)
+    browser = sum(p.memory_full_info().pss for p in psutil.Process().children(recursive=True))
+    print(f"of these in the browser: {browser / 1e6:.0f} MB")
+    for env in held[-len(sites) :]:
+        assert env.step(env.oracle()[0]).valid
+    for env in held:
+        env.close()
+
+
 def main() -> None:
-    """Measure each application."""
+    """Measure each application, or many worlds at once."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sites", nargs="*", default=[*TASKS])
+    parser.add_argument("--worlds", type=int, default=0)
+    given = parser.parse_args()
+    if given.worlds:
+        hold(given.sites, given.worlds)
+    else:
+        measure(given.sites)
+
+
+def measure(sites: list[str]) -> None:
+    """Print the medians of each application."""
     heads = ("reset", "with page", "(spent)", "page", "bytes", "restore")
     print("site  " + "".join(f"{head:>10}" for head in heads))
-    for site in sys.argv[1:] or TASKS:
+    for site in sites:
         template = TASKS[site]
 
         def reset(site: str = site) -> None:

@@ -1,14 +1,30 @@
-"""What an open dialog looks like: no page can be pictured while its script waits for an answer."""
+"""An open dialog, as elements and as a picture: its page cannot be pictured until the answer."""
 
 from __future__ import annotations
 
 from html import escape
 
 from palaestra.browser.tab import Dialog
-from palaestra.core.element import Box
+from palaestra.core.element import Box, Element
 
 HEIGHT = 150.0  # pixels, or less in a small window
 ROW, EDGE = 30.0, 8.0
+DIALOG = ("dialog", "dialog-text", "dialog-ok", "dialog-cancel")
+"""Ids of the elements that stand for an open dialog."""
+
+
+def dialog_elements(dialog: Dialog, size: tuple[int, int]) -> tuple[Element, ...]:
+    """Return what there is to read and to click while a dialog is open."""
+    around, text, ok, cancel = DIALOG
+    whole, field, left, right = dialog_boxes(size)
+    message, value = dialog.message, dialog.value
+    found = [Element(around, "alertdialog", message, states=("modal",), box=whole)]
+    if dialog.kind == "prompt":
+        found.append(Element(text, "textbox", message, value, box=field, parent=around))
+    found.append(Element(ok, "button", "OK", box=left, parent=around))
+    if dialog.kind != "alert":
+        found.append(Element(cancel, "button", "Cancel", box=right, parent=around))
+    return tuple(found)
 
 
 def dialog_boxes(size: tuple[int, int]) -> tuple[Box, Box, Box, Box]:

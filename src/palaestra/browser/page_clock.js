@@ -1,22 +1,36 @@
 // The clock and the chance of a page belong to its task: time passes only where it is granted, and
 // random numbers come from a seed. Called with {now, seed, key}: milliseconds since 1970, 32 bits;
 // a document that came with an answer of the world's has its own in the header Server-Timing.
-({ now, seed, key }) => {
+// With a shift, time is real: that of this machine and the shift, in milliseconds.
+({ now, seed, shift = null, key }) => {
   const symbol = Symbol.for(key);
   const [navigation] = performance.getEntriesByType("navigation");
   const timing = navigation && navigation.serverTiming.find((one) => one.name === key);
-  if (timing) [now, seed] = timing.description.split(" ").map(Number);
+  if (timing) [now, seed, shift = null] = timing.description.split(" ").map(Number);
   let outer = null;
   try { outer = window.top !== window ? window.top[symbol] : null; } catch { /* another site's */ }
   const native = {
     Date, fetch: window.fetch, frame: window.requestAnimationFrame.bind(window),
     send: XMLHttpRequest.prototype.send, hop: new MessageChannel(),
+    timeout: window.setTimeout.bind(window),
   };
   const hide = (object, name, value) =>
     Object.defineProperty(object, name, { value, writable: true, configurable: true });
 
   // ── time ────────────────────────────────────────────────────────────────
-  const clock = outer || {
+  const real = shift !== null;
+  const realClock = {
+    get now() { return native.Date.now() + shift; },
+    // Waits, but not so long that the browser would count as hanging.
+    frame: () => new Promise((done) => native.frame(done)), // resolves as one is drawn
+    async advance(span) {
+      const some = Math.min(span, 10000);
+      await new Promise((done) => native.timeout(done, some));
+      return { left: span - some, pending: 0 };
+    },
+    draws: () => count,
+  };
+  const clock = outer || (real ? realClock : {
     now, start: now, number: 0, waiting: new Map(), pending: 0,
     next(end) {
       let found = null;
@@ -69,62 +83,86 @@
     },
     draws: () => count,
     draw(until) { while (count < until) bits(); },
-  };
+  });
   let hopped = null;
   native.hop.port1.onmessage = () => hopped();
   const hop = () => new Promise((done) => { hopped = done; native.hop.port2.postMessage(0); });
   if (!outer) hide(window, symbol, clock);
   if (!outer) Object.defineProperty(window, symbol, { enumerable: false, writable: false, configurable: false });
 
-  const later = (run, delay, every) => {
-    const id = ++clock.number;
-    const wait = Math.max(every ? 1 : 0, Math.min(Number(delay) || 0, 2 ** 31 - 1));
-    clock.waiting.set(id, { id, at: clock.now + Math.max(wait, 1), every: every ? wait : 0, run });
-    return id;
-  };
-  const handler = (run, rest) =>
-    typeof run === "function" ? () => run.apply(window, rest) : () => (0, eval)(String(run));
-  hide(window, "setTimeout", (run, delay, ...rest) => later(handler(run, rest), delay, false));
-  hide(window, "setInterval", (run, delay, ...rest) => later(handler(run, rest), delay, true));
-  const forget = (id) => { clock.waiting.delete(Number(id)); };
-  for (const name of ["clearTimeout", "clearInterval", "cancelAnimationFrame", "cancelIdleCallback"])
-    hide(window, name, forget);
-  hide(window, "requestAnimationFrame", (run) => later(() => run(clock.now - clock.start), 16, false));
-  hide(window, "requestIdleCallback", (run) =>
-    later(() => run({ didTimeout: false, timeRemaining: () => 50 }), 1, false));
+  if (!real) {
+    const later = (run, delay, every) => {
+      const id = ++clock.number;
+      const wait = Math.max(every ? 1 : 0, Math.min(Number(delay) || 0, 2 ** 31 - 1));
+      clock.waiting.set(id, { id, at: clock.now + Math.max(wait, 1), every: every ? wait : 0, run });
+      return id;
+    };
+    const handler = (run, rest) =>
+      typeof run === "function" ? () => run.apply(window, rest) : () => (0, eval)(String(run));
+    hide(window, "setTimeout", (run, delay, ...rest) => later(handler(run, rest), delay, false));
+    hide(window, "setInterval", (run, delay, ...rest) => later(handler(run, rest), delay, true));
+    const forget = (id) => { clock.waiting.delete(Number(id)); };
+    for (const name of ["clearTimeout", "clearInterval", "cancelAnimationFrame", "cancelIdleCallback"])
+      hide(window, name, forget);
+    hide(window, "requestAnimationFrame", (run) => later(() => run(clock.now - clock.start), 16, false));
+    hide(window, "requestIdleCallback", (run) =>
+      later(() => run({ didTimeout: false, timeRemaining: () => 50 }), 1, false));
 
-  const Virtual = new Proxy(native.Date, {
+    hide(Performance.prototype, "now", () => clock.now - clock.start);
+    for (const at of ["timeStamp"])
+      Object.defineProperty(Event.prototype, at, { get: () => clock.now - clock.start, configurable: true });
+  }
+
+  const Shown = new Proxy(native.Date, {
     construct: (target, given, as) =>
       Reflect.construct(target, given.length ? given : [Math.floor(clock.now)], as),
     apply: () => new native.Date(Math.floor(clock.now)).toString(),
     get: (target, name) => (name === "now" ? nowOf : Reflect.get(target, name)),
   });
   const nowOf = () => Math.floor(clock.now);
-  hide(window, "Date", Virtual);
-  hide(native.Date.prototype, "constructor", Virtual);
-  hide(Performance.prototype, "now", () => clock.now - clock.start);
-  for (const at of ["timeStamp"])
-    Object.defineProperty(Event.prototype, at, { get: () => clock.now - clock.start, configurable: true });
+  hide(window, "Date", Shown);
+  hide(native.Date.prototype, "constructor", Shown);
 
   // ── requests and files: time stands still until they are read ────────────
-  const counted = (promise) => {
-    clock.pending++;
-    const done = () => { clock.pending--; };
-    promise.then(done, done);
-    return promise;
-  };
-  if (native.fetch) hide(window, "fetch", (...given) => counted(native.fetch.apply(window, given)));
-  for (const [kind, names] of [
-    [Response, ["text", "json", "arrayBuffer", "blob", "formData"]], [Blob, ["text", "arrayBuffer"]],
-  ])
-    for (const name of names) {
-      const read = kind.prototype[name];
-      hide(kind.prototype, name, function () { return counted(read.call(this)); });
+  if (!real) {
+    const counted = (promise) => {
+      clock.pending++;
+      const done = () => { clock.pending--; };
+      promise.then(done, done);
+      return promise;
+    };
+    if (native.fetch) hide(window, "fetch", (...given) => counted(native.fetch.apply(window, given)));
+    for (const [kind, names] of [
+      [Response, ["text", "json", "arrayBuffer", "blob", "formData"]], [Blob, ["text", "arrayBuffer"]],
+    ])
+      for (const name of names) {
+        const read = kind.prototype[name];
+        hide(kind.prototype, name, function () { return counted(read.call(this)); });
+      }
+    hide(XMLHttpRequest.prototype, "send", function (...given) {
+      counted(new Promise((done) => this.addEventListener("loadend", done, { once: true })));
+      return native.send.apply(this, given);
+    });
+  }
+
+  // ── cookies: they end by the task's clock, for which the browser gets them without their end ──
+  clock.cookies ??= []; // that scripts have set: text, address, end
+  const jar = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
+  const endOf = (attributes) => {
+    let end = null;
+    for (const one of attributes) {
+      const [name, value] = [one.split("=", 1)[0].trim().toLowerCase(), one.slice(one.indexOf("=") + 1).trim()];
+      if (name === "max-age" && /^-?\d+$/.test(value)) return clock.now + 1000 * value;
+      if (name === "expires" && !Number.isNaN(native.Date.parse(value))) end = native.Date.parse(value);
     }
-  hide(XMLHttpRequest.prototype, "send", function (...given) {
-    counted(new Promise((done) => this.addEventListener("loadend", done, { once: true })));
-    return native.send.apply(this, given);
-  });
+    return end;
+  };
+  Object.defineProperty(Document.prototype, "cookie", { ...jar, set(text) {
+    const [pair, ...attributes] = String(text).split(";"), end = endOf(attributes);
+    const plain = [pair, ...attributes.filter((one) => !/^\s*(expires|max-age)\s*(=|$)/i.test(one))].join(";");
+    jar.set.call(this, end !== null && end <= clock.now ? `${plain}; max-age=0` : plain);
+    clock.cookies.push([plain, location.href, end]);
+  } });
 
   // ── chance: sfc32 (Doty-Humphrey 2010), seeded by splitmix32 ────────────
   if (outer) seed = Math.floor(window.top.Math.random() * 2 ** 32);
@@ -159,22 +197,24 @@
   });
 
   // ── stillness: no caret that blinks, no movement in real time ───────────
-  const still = new CSSStyleSheet();
-  still.replaceSync(`*, ::before, ::after { caret-color: transparent !important;
-    animation-duration: 0s !important; animation-delay: 0s !important;
-    transition-duration: 0s !important; transition-delay: 0s !important;
-    scroll-behavior: auto !important; }`);
-  document.adoptedStyleSheets = [still];
-  // The browser scrolls to a fragment while a page is laid out, at some real time, and follows what
-  // moves: so once more in its own time, when its scripts are done.
-  const toFragment = () => {
-    let name = location.hash.slice(1);
-    try { name = decodeURIComponent(name); } catch { /* it is not encoded */ }
-    (document.getElementById(name) || document.getElementsByName(name)[0])?.scrollIntoView();
-  };
-  if (location.hash && navigation?.type !== "back_forward") {
-    still.insertRule("* { overflow-anchor: none !important; }");
-    window.addEventListener("load", () => setTimeout(toFragment, 50), { once: true });
+  if (!real) {
+    const still = new CSSStyleSheet();
+    still.replaceSync(`*, ::before, ::after { caret-color: transparent !important;
+      animation-duration: 0s !important; animation-delay: 0s !important;
+      transition-duration: 0s !important; transition-delay: 0s !important;
+      scroll-behavior: auto !important; }`);
+    document.adoptedStyleSheets = [still];
+    // The browser scrolls to a fragment while a page is laid out, at some real time, and follows what
+    // moves: so once more in its own time, when its scripts are done.
+    const toFragment = () => {
+      let name = location.hash.slice(1);
+      try { name = decodeURIComponent(name); } catch { /* it is not encoded */ }
+      (document.getElementById(name) || document.getElementsByName(name)[0])?.scrollIntoView();
+    };
+    if (location.hash && navigation?.type !== "back_forward") {
+      still.insertRule("* { overflow-anchor: none !important; }");
+      window.addEventListener("load", () => setTimeout(toFragment, 50), { once: true });
+    }
   }
 
   // ── ways out that have no use without a network ─────────────────────────

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from typing import Any
 
 from palaestra.browser import input_events
+from palaestra.browser.cookie_lifetimes import CookieLifetimes
 from palaestra.browser.devtools import Refusal
 from palaestra.browser.sites import Request, Response, Site
 from palaestra.browser.tab import KEY, Tab
@@ -92,8 +93,6 @@ def save(session: WebSession) -> bytes:
         if page is None or any(value is None for _, value in page["fields"]):
             return b""
         stored = [_sourced(session, one) for one in page.pop("stored")]
-        context = session.context
-        cookies = session.connection.call("Storage.getCookies", browserContextId=context)
         elements, nodes = session.elements(), _Nodes(session)
         saved = {
             "chance": session.chance,
@@ -102,7 +101,8 @@ def save(session: WebSession) -> bytes:
             "clipboard": session.clipboard,
             "pointer": session.pointer,
             "refused": session.refused,
-            "cookies": [_cookie(one) for one in cookies["cookies"]],
+            "cookies": [cookie_parts(one) for one in session.cookies()],
+            "lifetimes": session.lifetimes.saved(),
             "stored": stored,
             "history": tab.history(),
             "page": page,
@@ -143,7 +143,8 @@ def restore(
         if state["pointer"] is not None:
             x, y = session.pointer = (state["pointer"][0], state["pointer"][1])
             input_events.move_to(session.tab, (x, y))
-        session.now, session.named = state["now"], state["named"]
+        session.set_time(state["now"])
+        session.named = state["named"]
         session.chance = tuple(state["chance"])
         nodes = _Nodes(session)
         session.ids = nodes.numbered(state["ids"])
@@ -165,7 +166,8 @@ def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, A
     _set_cookies(session, state["cookies"])
     session.sites = sites
     script = _stored_before(tab, [_fetched(session, one) for one in state["stored"]])
-    session.now, number = state["born"]
+    now, number = state["born"]
+    session.set_time(now)
     session.chance = (seed, number - 1)
     if index < last:
         tab.return_to(tab.entry(index))
@@ -177,6 +179,7 @@ def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, A
         tab.tell("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
     tab.settle(state["now"] - session.now)
     _set_cookies(session, state["cookies"])  # the page's answer may have set others
+    session.lifetimes = CookieLifetimes(state["lifetimes"])
 
 
 def _sourced(session: WebSession, stored: Mapping[str, str]) -> dict[str, Any]:
@@ -260,8 +263,7 @@ def _nothing(request: Request) -> Response:
     return Response(b"<!doctype html>")
 
 
-def _cookie(found: Mapping[str, Any]) -> dict[str, Any]:
+def cookie_parts(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is needed to set a cookie again."""
     names = ("name", "value", "domain", "path", "secure", "httpOnly", "sameSite")
-    kept = {name: found[name] for name in names if name in found}
-    return kept if found["session"] else kept | {"expires": found["expires"]}
+    return {name: found[name] for name in names if name in found}

@@ -38,20 +38,21 @@ class Browser:
             filter=[{"type": "page"}, {"exclude": True}],
         )
 
-    def session(self, size: tuple[int, int]) -> WebSession:
+    def session(self, size: tuple[int, int], real_time: bool = False) -> WebSession:
         """Return a session that no world has; raises EnvironmentFault if the browser ended."""
         with _lock:
             self.leases += 1
-            found = next((session for session in self._idle if session.size == size), None)
+            kind = size, real_time
+            found = next((one for one in self._idle if (one.size, one.real_time) == kind), None)
             if found is not None:
                 self._idle.remove(found)
         try:
-            return found or self._open(size)
+            return found or self._open(size, real_time)
         except BaseException:
             self.release()
             raise
 
-    def _open(self, size: tuple[int, int]) -> WebSession:
+    def _open(self, size: tuple[int, int], real_time: bool) -> WebSession:
         """Return a new session with one empty tab."""
         connection = Connection(self.pipe)
         made: dict[str, Any] = connection.call("Target.createBrowserContext")
@@ -61,7 +62,7 @@ class Browser:
             behavior="deny", browserContextId=context, eventsEnabled=True,
         )  # fmt: skip
         self.pipe.own(context, connection)
-        session = WebSession(self, connection, context, size)
+        session = WebSession(self, connection, context, size, real_time)
         session.open_tab()
         return session
 
@@ -106,7 +107,9 @@ class Browser:
         return UPLOADS
 
 
-def new_session(size: tuple[int, int], frames_on_demand: bool = False) -> WebSession:
+def new_session(
+    size: tuple[int, int], *, frames_on_demand: bool = False, real_time: bool = False
+) -> WebSession:
     """Return a session of this process's browser, which starts if it does not run.
 
     Args:
@@ -116,6 +119,8 @@ def new_session(size: tuple[int, int], frames_on_demand: bool = False) -> WebSes
             times a second. Only for pages that can be trusted: one that hangs while it draws holds
             up all others with frames on demand. They should not observe sizes or what is seen,
             since they hear of it as a frame is drawn.
+        real_time: whether time in its pages passes as on a clock, also between gestures, so that
+            videos play; equal gestures then need not lead to equal pages.
 
     Raises:
         MissingSystemPart: there is no browser.
@@ -127,6 +132,6 @@ def new_session(size: tuple[int, int], frames_on_demand: bool = False) -> WebSes
             browser = _shared[frames_on_demand] = Browser(frames_on_demand)
         browser.leases += 1  # it stays until the session is there
     try:
-        return browser.session(size)
+        return browser.session(size, real_time)
     finally:
         browser.release()

@@ -26,10 +26,13 @@ KEY = "palaestra-clock"
 FRAMES = 10  # that are drawn until a page has taken its input
 ROUNDS = 200  # of loading pages and answered requests, within one grant of time
 _CLOCK = f"window[Symbol.for({KEY!r})]"
-_REPORT = "[r.left, r.pending, clock.now, document.getElementsByTagName('*').length, %s]"
+_REPORT = (
+    "[r.left, r.pending, clock.now, clock.cookies.splice(0),"
+    " document.getElementsByTagName('*').length, %s]"
+)
 _ADVANCE = (
     f"(clock => clock ? clock.advance(Math.max(0, %r - clock.now)).then(r => {_REPORT})"
-    " : location.protocol.startsWith('http') ? null : [0, 0, 0, 0, null])"
+    " : location.protocol.startsWith('http') ? null : [0, 0, 0, [], 0, null])"
     f"({_CLOCK})"
 )
 _AGAIN = (
@@ -79,7 +82,8 @@ class Tab:
         self.tell("Emulation.setTimezoneOverride", timezoneId="UTC")
         self.tell("Input.setInterceptDrags", enabled=True)
         now, seed = session.next_document()
-        clock = f"({_source()})({json.dumps({'now': now, 'seed': seed, 'key': KEY})})"
+        given = {"now": now, "seed": seed, "shift": session.shift, "key": KEY}
+        clock = f"({_source()})({json.dumps(given)})"
         self.tell("Page.addScriptToEvaluateOnNewDocument", source=clock)
 
     # ── calls ────────────────────────────────────────────────────────────────
@@ -167,7 +171,7 @@ class Tab:
         """Give the page that much time, after what it loads; stop if a dialog opens or it closes.
 
         Args:
-            milliseconds: of its own clock.
+            milliseconds: of its own clock; if that is real, this waits.
             frames: to draw before, so that what depends on them happens: scrolling.
         """
         session = self.session
@@ -216,13 +220,16 @@ class Tab:
     def _is_settled(self, report: Sequence[Any], until: float) -> bool:
         """Take what a page reports after some time; return whether all of its time has passed."""
         session = self.session
-        left, pending, now, self.count, session.watched_value = report
+        left, pending, now, cookies, self.count, session.watched_value = report
+        for text, address, end in cookies:
+            session.lifetimes.note(text, address, end, now)
         self._due = True
-        session.now = max(session.now, now)
+        session.set_time(max(session.now, now))
         if pending:
             time.sleep(0.001)  # its answers are on their way within the browser
         elif self._rests() and left <= 0:
-            session.now = max(session.now, until)
+            session.set_time(max(session.now, until))
+            self._end_cookies()
             return True
         return False
 
@@ -246,6 +253,11 @@ class Tab:
     def spend(self, object: str) -> None:
         """Let go of an object of the page, before the page is given time."""
         self._objects.append(object)
+
+    def _end_cookies(self) -> None:
+        """Remove the cookies whose time is over."""
+        for name, domain, path in self.session.lifetimes.ended(self.session.now):
+            self.call("Network.deleteCookies", name=name, domain=domain, path=path)
 
     def _hear(self) -> None:
         """Hear from the page whether it will be left: then time is for the page that comes.
@@ -360,9 +372,12 @@ class Tab:
                 if page:
                     self.born = (now, self.session.chance[1])
                 # A script that says so comes too late: the browser holds it back while it loads.
-                timing = {"Server-Timing": f'{KEY};desc="{now} {seed}"'}
+                shift = "" if self.session.shift is None else f" {self.session.shift}"
+                timing = {"Server-Timing": f'{KEY};desc="{now} {seed}{shift}"'}
                 response = replace(response, headers={**response.headers, **timing})
-            self._fulfil(id, response)
+            now, lifetimes = self.session.now, self.session.lifetimes
+            cookies = [lifetimes.without_end(one, request.address, now) for one in response.cookies]
+            self._fulfil(id, replace(response, cookies=tuple(cookies)))
 
     def _fulfil(self, id: str, response: Response) -> None:
         self.tell(

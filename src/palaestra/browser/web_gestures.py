@@ -10,8 +10,9 @@ from typing import Any
 
 from palaestra.browser import input_events
 from palaestra.browser.devtools import Refusal
+from palaestra.browser.dialog_picture import DIALOG
 from palaestra.browser.tab import Tab
-from palaestra.browser.web_session import DIALOG, LOAD, WebSession
+from palaestra.browser.web_session import LOAD, WebSession
 from palaestra.core.element import Element
 from palaestra.core.element_text import described
 from palaestra.core.errors import InputError
@@ -101,6 +102,8 @@ def do(session: WebSession, gesture: Gesture) -> None:
             raise InputError(
                 f"A browser cannot do `{write_line(gesture)}`; it can: {', '.join(KINDS)}."
             )
+        if session.real_time:
+            session.changed()
         if session.pointer is not None:  # it may be over something else by now
             session.tab.catch_up()
         loads = session.tab.loads

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
 from email.message import Message
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from palaestra.browser import accessibility, input_events
+from palaestra.browser.cookie_lifetimes import CookieLifetimes
 from palaestra.browser.devtools import Connection, Parameters, Refusal
-from palaestra.browser.dialog_picture import dialog_boxes, dialog_page
+from palaestra.browser.dialog_picture import dialog_elements, dialog_page
+from palaestra.browser.held_document import HOLD, HeldDocument
 from palaestra.browser.sites import Request, Response, Site
-from palaestra.browser.tab import KEY, Tab
+from palaestra.browser.tab import Tab
 from palaestra.core.element import Box, Element
 from palaestra.core.errors import EnvironmentFault, InputError
 
@@ -25,42 +27,25 @@ if TYPE_CHECKING:
 
 BEGIN = 1_767_225_600_000.0  # when each world begins: 2026-01-01, in milliseconds since 1970
 LOAD = 100.0  # milliseconds that a page gets once it is loaded
-BEGUN = 50  # how often a document begins again, so that what its scripts leave behind has an end
 LONG = 1000  # bytes of an answer that is remembered
 MOST = 20_000  # elements of a page that are read: some ten seconds
-DIALOG = ("dialog", "dialog-text", "dialog-ok", "dialog-cancel")
-"""Ids of the elements that stand for an open dialog."""
-
-
-_HOLD = (
-    "(clock => !clock || clock.pending ? false : (clock.hold(%s), true))"
-    f"(window[Symbol.for({KEY!r})])"
-)
-
-
-@dataclass(slots=True)
-class _Held:
-    """A document that can begin again."""
-
-    tab: Tab
-    loads: int  # of the tab, when it was held
-    now: float  # the page's time, then
-    begun: int = 0  # how often it began again
-
-    def is_there(self, tabs: Sequence[Tab]) -> bool:
-        """Return whether it is the only tab's, and no dialog is open."""
-        (first, *others) = tabs
-        return first is self.tab and first.loads == self.loads and not (others or first.dialog)
 
 
 class WebSession:
     """One world's browser, used from one thread at a time. Worlds do not wait for each other."""
 
     def __init__(
-        self, browser: Browser, connection: Connection, context: str, size: tuple[int, int]
+        self,
+        browser: Browser,
+        connection: Connection,
+        context: str,
+        size: tuple[int, int],
+        real_time: bool = False,
     ) -> None:
         self.browser, self.connection = browser, connection
-        self.context, self.size = context, size
+        self.context, self.size, self.real_time = context, size, real_time
+        self._time = BEGIN
+        self.shift = BEGIN - _wall_clock() if real_time else None
         connection.listeners[""] = self._on
         self.tabs: list[Tab] = []
         self.current = 0  # the number of the tab in front
@@ -70,9 +55,9 @@ class WebSession:
         self.refused: list[str] = []  # requests that no site of the world answers
         self.clipboard = ""
         self.pointer: tuple[float, float] | None = None  # None: nowhere yet
-        self.now = BEGIN
         self.watch = "null"
         self.watched_value: Any = None  # its value when the page came to rest; None at a dialog
+        self.lifetimes = CookieLifetimes()
         self.chance = (0, 0)  # the seed, and how many documents were loaded
         self.ids: dict[int, str] = {}  # of elements, by the browser's number of their node
         self.named = 0  # how many elements have had an id
@@ -80,9 +65,18 @@ class WebSession:
         self._answered: dict[str, str] = {}  # addresses of long texts, by their digest
         self._elements: tuple[Element, ...] | None = None
         self._failed = False
-        self._held: _Held | None = None
+        self._held: HeldDocument | None = None
 
     # ── the world ────────────────────────────────────────────────────────────
+
+    @property
+    def now(self) -> float:
+        """The world's time in milliseconds since 1970."""
+        return self._time if self.shift is None else _wall_clock() + self.shift
+
+    def set_time(self, now: float) -> None:
+        """Set the world's time, if it is virtual; real time goes on by itself."""
+        self._time = now
 
     def begin(
         self,
@@ -125,7 +119,10 @@ class WebSession:
         self._clear(hosts | {*sites})
         self.sites, self.files, self.refused, self.downloads = sites, {}, [], []
         self.watch, self._held = "null", None
-        self.now, self.chance = BEGIN, (seed, 0)
+        self.set_time(BEGIN)
+        if self.real_time:
+            self.shift = BEGIN - _wall_clock()
+        self.chance, self.lifetimes = (seed, 0), CookieLifetimes()
         moved = self.pointer is not None
         self.clipboard, self.pointer, self.current = "", None, 0
         self.ids, self.named, self._nodes, self._answered = {}, 0, {}, {}
@@ -153,19 +150,18 @@ class WebSession:
     def hold(self, program: str) -> None:
         """Hold the state in which `begin` left the page, for `again`.
 
-        Only for pages whose own programs can begin again in their document.
+        Only for pages whose own programs can begin again in their document; none does in real time.
 
         Args:
             program: a function of a text, written in JavaScript, that begins a task in the page.
         """
         with self.watched():
-            held = self.tab.evaluate(_HOLD % program)
-            self._held = _Held(self.tab, self.tab.loads, self.now) if held else None
+            held = not self.real_time and self.tab.evaluate(HOLD % program)
+            self._held = HeldDocument(self.tab, self.tab.loads, self.now) if held else None
 
     def can_begin_again(self) -> bool:
         """Return whether the held page is there, in the only tab, without a dialog."""
-        held = self._held
-        return held is not None and held.is_there(self.tabs) and held.begun < BEGUN
+        return self._held is not None and self._held.can_begin(self.tabs)
 
     def again(self, seed: int, given: str) -> Any:
         """Go back to the end of `begin` with another seed, without loading the page.
@@ -191,7 +187,8 @@ class WebSession:
             self.chance, self.refused = (seed, 1), []
             if self.pointer is not None:
                 input_events.leave(tab)
-            self.now, self.clipboard, self.pointer = self._held.now, "", None
+            self.set_time(self._held.now)
+            self.clipboard, self.pointer = "", None
             self.ids, self.named, self._nodes = {}, 0, {}
             self.changed()
             return self._program_value(lambda: tab.again(self._document_seed(), given, LOAD))
@@ -204,6 +201,11 @@ class WebSession:
         ]
         if found:
             self.connection.call("Storage.setCookies", cookies=found, browserContextId=self.context)
+
+    def cookies(self) -> list[dict[str, Any]]:
+        """Return all cookies of the world, as the browser describes them, in a fixed order."""
+        found = self.connection.call("Storage.getCookies", browserContextId=self.context)["cookies"]
+        return sorted(found, key=lambda one: (one["domain"], one["path"], one["name"]))
 
     def close(self) -> None:
         """Give the session back to the browser; harmless if it crashed."""
@@ -335,7 +337,7 @@ class WebSession:
     def _read(self) -> tuple[Element, ...]:
         dialog = self.tab.dialog
         if dialog is not None:
-            return self._dialog_elements(dialog.kind, dialog.message, dialog.value)
+            return dialog_elements(dialog, self.size)
         if self.tab.count > MOST:
             many = f"{self.tab.count:,} elements, more than the {MOST:,} that are read"
             said = f"This page has {many}; click on points of its picture."
@@ -348,17 +350,6 @@ class WebSession:
             self.named += 1
             self.ids[node] = str(self.named)
         return self.ids[node]
-
-    def _dialog_elements(self, kind: str, message: str, value: str) -> tuple[Element, ...]:
-        around, text, ok, cancel = DIALOG
-        whole, field, left, right = dialog_boxes(self.size)
-        found = [Element(around, "alertdialog", message, states=("modal",), box=whole)]
-        if kind == "prompt":
-            found.append(Element(text, "textbox", message, value, box=field, parent=around))
-        found.append(Element(ok, "button", "OK", box=left, parent=around))
-        if kind != "alert":
-            found.append(Element(cancel, "button", "Cancel", box=right, parent=around))
-        return tuple(found)
 
     def run(self, program: str) -> Any:
         """Run a program of the world's in the page, give it time, and return its value.
@@ -425,6 +416,10 @@ class WebSession:
         folder.mkdir(mode=0o755, exist_ok=True)
         (folder / plain).write_bytes(self.files[name])
         return f"{self.browser.uploads}/{self.context}/{plain}"
+
+
+def _wall_clock() -> float:
+    return 1000 * time.time()
 
 
 def text_digest(text: bytes) -> str:

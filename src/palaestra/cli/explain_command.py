@@ -286,10 +286,10 @@ def _robustness(options: argparse.Namespace) -> dict[str, Any]:
         changed(environment, query)
     turns = options.turns or typical_turns(environment)
     options.agent = options.agent or "direct"
+    chosen = tasks(environment).take_once(Split.TEST, options.n)
 
     async def work() -> list[Any]:
         async with _Rolling(options, environment, turns) as rollout:
-            chosen = tasks(environment).take(Split.TEST, options.n)
             return await robustness(rollout, environment, chosen, factors)
 
     found = _interruptible(work())
@@ -297,7 +297,7 @@ def _robustness(options: argparse.Namespace) -> dict[str, Any]:
         "environment": environment,
         "agent": options.agent,
         "model": options.model,
-        "tasks": options.n,
+        "tasks": len(chosen),
         "factors": [asdict(factor) for factor in found],
     }
 

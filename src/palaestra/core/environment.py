@@ -185,6 +185,9 @@ class Spec:
     environments of the class share must be safe for threads. Their waiting does not count as slow.
     """
 
+    virtual_time: bool = False
+    """Whether time in it stands still between actions, and the knob `clock=real` lets it pass."""
+
     typical_turns: int = 20  # of one episode: ample for an expert, tight for random actions
     needs: tuple[str, ...] = ()  # programs outside Python that must be on the PATH, e.g. ("java",)
     context: Mapping[str, float] = field(default_factory=dict)
@@ -219,6 +222,7 @@ class Declared(TypedDict, total=False):
     tools: bool
     token_time: bool
     waits: bool
+    virtual_time: bool
     typical_turns: int
     needs: tuple[str, ...]
     privileged: tuple[str, ...]

@@ -131,6 +131,15 @@ class Contextual(Protocol):
         ...
 
 
+@runtime_checkable
+class Timed(Protocol):
+    """An environment whose spec has `virtual_time`."""
+
+    def use_real_time(self) -> None:
+        """Let time pass as on a clock, also between actions, from the next reset on."""
+        ...
+
+
 def picture_of(environment: Environment) -> bytes:
     """Return what the agent sees now, as a PNG; raises CapabilityMissing if it is undeclared."""
     if isinstance(environment, Pictured) and Capability.PICTURE in environment.spec.capabilities:

@@ -82,6 +82,10 @@ class TaskSet:
     def take(self, split: Split, count: int, start: int = 0) -> list[Task]:
         return [self.task(split, start + i) for i in range(count)]
 
+    def take_once(self, split: Split, count: int) -> list[Task]:
+        """Return `count` tasks from the first on, or all of a finite split that has fewer."""
+        return self.take(split, min(count, self.count(split) or count))
+
     def _parameters(self, split: Split, index: int) -> Mapping[str, Any]:
         return self.parameters
 

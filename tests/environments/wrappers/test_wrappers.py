@@ -314,6 +314,7 @@ def test_a_query_is_read() -> None:
     assert split("a/b") == ("a/b", {})
     assert split("a/b?turns=3&reward=sparse") == ("a/b", {"turns": "3", "reward": "sparse"})
     own_tests = {
-        "context", "calls", "dialect", "gestures", "library", "messages", "targets", "team",
+        "context", "calls", "clock", "dialect", "gestures", "library", "messages",
+        "targets", "team",
     }  # fmt: skip
     assert set(KNOBS) == {*VALUES, *own_tests}

@@ -12,7 +12,16 @@ from palaestra.core.rare_capabilities import Elemental, Pictured
 from palaestra.environments.base import Replayed
 
 
-class BrowserPage(Replayed, Pictured, Elemental):
+class PageTime:
+    """An environment whose time is that of its pages: virtual, unless real time is asked for."""
+
+    real_time = False
+
+    def use_real_time(self) -> None:
+        self.real_time = True
+
+
+class BrowserPage(PageTime, Replayed, Pictured, Elemental, virtual_time=True):
     """An adapter with a session of the browser, kept from task to task unless it fails."""
 
     frames_on_demand = False  # see `new_session`
@@ -42,7 +51,8 @@ class BrowserPage(Replayed, Pictured, Elemental):
         if self._session is not None and self._session.failed:
             self.close()
         if self._session is None:
-            self._session = new_session(size, self.frames_on_demand)
+            on_demand = self.frames_on_demand and not self.real_time
+            self._session = new_session(size, frames_on_demand=on_demand, real_time=self.real_time)
         return self._session
 
     def _here(self) -> WebSession:

@@ -4,6 +4,8 @@
 
 `context=NAME:LOW~HIGH` parameters, sampled for each task (`gravity:5~15,length:0.5`) and shown in
                         the first observation, or not shown (`gravity:5~15,hidden`)
+`clock=real`            time passes as on a clock, where it is virtual (pages in a browser): videos
+                        play, gestures take real seconds, and no episode repeats exactly
 `observation=diff`      after the first, an observation lists what is new (+) and what is gone (-)
 `observation=image`     a picture beside the text, if the environment has one (for vision models)
 `observation=pixels`    a picture in place of the text; the first text says the goal
@@ -76,6 +78,7 @@ from palaestra.environments.wrappers.observation_wrappers import (
     Turns,
 )
 from palaestra.environments.wrappers.preference_wrappers import Calls, Profile, SpendingBudget
+from palaestra.environments.wrappers.real_clock import RealClock
 from palaestra.environments.wrappers.word_targets import WordTargets
 from palaestra.environments.wrappers.wrapper import Wrapper
 
@@ -84,6 +87,7 @@ OBSERVATIONS = (
     f"{' and '.join(f',{name}' for name in COMPACTIONS)} behind)"
 )
 KNOBS: dict[str, tuple[type[Wrapper], str]] = {
+    "clock": (RealClock, "real"),
     "context": (Context, "NAME:LOW~HIGH, …"),
     "errors": (Errors, "a share from 0 to 1"),
     "stale": (Stale, "a share from 0 to 1"),

@@ -31,6 +31,10 @@ GENERAL_LOSS = "general_loss"
 """The JSON value of a run: the loss on held-out general text by version, in nats per token."""
 
 
+REMARKS = "test_remarks"
+"""The JSON value of a run: sentences about its tests that the report repeats."""
+
+
 class Source(Protocol):
     """The part of a run's store that a report needs."""
 
@@ -89,6 +93,8 @@ class Report:
     general_loss: Mapping[str, float] = field(default_factory=dict)
     """Loss on held-out general text by version, in nats per token; empty if not measured."""
 
+    remarks: tuple[str, ...] = ()  # about the tasks of its tests, one sentence each
+
     talk: Talk | None = None  # of several players, in the last test; None: nothing was said
 
     @property
@@ -116,6 +122,7 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
     policies = policies_of(source.phases(), staged=bool((source.get("recipe") or {}).get("stage")))
     tested = {policy: source.episodes(f"test/{policy}") for policy in policies}
     finished = [policy for policy in policies if tested[policy]]
+    transferred = {policy: source.episodes(f"transfer/{policy}") for policy in policies}
     learning = curve_stage(source.metric_phases(), source.metrics)
     pair = (tested[finished[0]], tested[finished[-1]]) if len(finished) > 1 else ((), ())
     return Report(
@@ -125,7 +132,7 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
         seconds_setup=totals.get("seconds_setup"),
         peak_memory_bytes=totals.get("peak_memory_bytes", max(peaks, default=None)),
         held_out=compare(tested),
-        transfer=compare({policy: source.episodes(f"transfer/{policy}") for policy in policies}),
+        transfer=compare(transferred),
         curve=tuple(source.metrics(learning)),
         example=transcript.choose_pair(*pair),
         stages=stages,
@@ -134,6 +141,7 @@ def build(source: Source, run: Path, *, model: Path | None = None) -> Report:
         alarms=source.get(f"alarms/{learning}"),
         policies=policies,
         general_loss=source.get(GENERAL_LOSS) or {},
+        remarks=(*(source.get(REMARKS) or ()), *_repeated(tested), *_repeated(transferred)),
         talk=talk_of(map(conversation, tested[finished[-1]])) if finished else None,
     )
 
@@ -168,11 +176,29 @@ def as_json(report: Report) -> dict[str, Any]:
         "recipe": report.recipe,
         "machine": report.machine,
         "alarms": report.alarms,
+        "remarks": list(report.remarks),
         "players": player_results.as_json(report.players),
         "general_loss": report.general_loss,
         **talk_json(report.talk),
     }
     return {key: finite(value) for key, value in whole.items()}
+
+
+def _repeated(episodes: Mapping[str, Sequence[Episode]]) -> list[str]:
+    """Return a sentence if episodes that count as different tasks are of the same one.
+
+    Older versions of palaestra tested so where a split has few tasks.
+    """
+    for of in episodes.values():
+        counted = len({episode.key.group for episode in of})
+        distinct = len({(episode.task.environment, episode.task.id) for episode in of})
+        if distinct < counted:
+            task = of[0].task
+            return [
+                f"'{task.environment}' has {distinct} {task.split} tasks, and {counted} episodes "
+                "repeat them, so intervals are too narrow."
+            ]
+    return []
 
 
 def _stage(row: Mapping[str, Any]) -> Stage:

@@ -105,8 +105,8 @@ def markdown(report: Report) -> str:
 
 
 def headline(report: Report) -> str:
-    """Return the result in one or two sentences, with its missing parts."""
-    return " ".join([_reached(report), *_missing(report)])
+    """Return the result in one or two sentences, with its missing parts and remarks on it."""
+    return " ".join([_reached(report), *_missing(report), *report.remarks])
 
 
 def _reached(report: Report) -> str:

@@ -10,8 +10,9 @@ from statistics import fmean
 
 from palaestra.core.episode import Episode, Key
 from palaestra.core.model import adapter_role
-from palaestra.core.task import Split, Task
+from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.registry import tasks
+from palaestra.evaluation.reports.report import REMARKS
 from palaestra.evaluation.statistics.player_results import has_success, line, scores_of
 from palaestra.models.local.guidance import Guide
 from palaestra.rollout.annotated_environment import Notes
@@ -44,12 +45,28 @@ async def evaluate_policy(
     """
     part, environment = context.recipe.evaluation, context.recipe.environment
     count = part.tasks if count is None else count
-    chosen = context.tasks.take(split, count)
+    chosen = _taken(context, context.tasks, split, count)
     await _run(context, f"{split}/{policy}", ready, chosen, context.turns, notes, steer)
     if split is Split.TEST and environment.transfer is not None and policy != BASE:
         turns = typical_turns(environment.transfer)
-        others = tasks(environment.transfer).take(Split.TEST, part.transfer_tasks)
+        transfer = tasks(environment.transfer)
+        others = _taken(context, transfer, Split.TEST, part.transfer_tasks)
         await _run(context, f"transfer/{policy}", ready, others, turns, notes, steer)
+
+
+def _taken(context: RunContext, known: TaskSet, split: Split, count: int) -> list[Task]:
+    """Return tasks of a split, each once: repeats would make intervals over tasks too narrow.
+
+    Where the split has fewer than `count`, say so, now and in the report.
+    """
+    chosen = known.take_once(split, count)
+    where = f"'{known.environment}' has {len(chosen)} {split} tasks"
+    remark = f"{where}, and each of them is taken once (requested: {count})."
+    remarks = context.store.get(REMARKS) or []
+    if len(chosen) < count and remark not in remarks:
+        context.reporter.say(remark)
+        context.store.put(REMARKS, [*remarks, remark])
+    return chosen
 
 
 async def _run(

@@ -42,6 +42,14 @@ def test_there_are_forty_in_five_categories() -> None:
     assert {len(makers) for makers in CATEGORIES.values()} == {8} and len(CATEGORIES) == 5
 
 
+def test_knobs_and_a_version_do_not_change_the_challenge() -> None:
+    plain = ChallengeTasks("challenges/basics").task(Split.TEST, 3)
+    for id in ("challenges/basics?observation=text", "challenges/basics@1?clock=real"):
+        task = ChallengeTasks(id).task(Split.TEST, 3)
+        assert task.parameters == plain.parameters
+        assert challenge_of(task) == challenge_of(plain)
+
+
 @pytest.mark.parametrize("name", CHALLENGES)
 def test_a_task_is_a_function_of_its_seed_and_others_differ(name: str) -> None:
     told = set()

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 import pytest
 
 from palaestra.browser.sites import Request, Response
+from palaestra.core.errors import InputError
 from palaestra.core.task import Split
 from palaestra.environments import registry
 from palaestra.environments.conformance.clauses import CLAUSES
@@ -18,7 +19,12 @@ from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.real_sites.application import BEGIN
 from palaestra.environments.families.real_sites.environment import Sites
 from palaestra.environments.families.real_sites.site_world import SiteWorld
-from palaestra.environments.families.real_sites.task_template import TaskTemplate
+from palaestra.environments.families.real_sites.task_template import (
+    Deed,
+    TaskTemplate,
+    WrongEnd,
+    click_on,
+)
 from palaestra.environments.families.real_sites.template_registry import TEMPLATES
 from tests.browser.needed import browser_missing
 from tests.environments.families.real_sites.proving import (
@@ -168,3 +174,20 @@ def test_there_are_templates_of_all_kinds() -> None:
     assert {one.kind for one in OURS} == {
         "find", "compare", "change", "configure", "moderate", "buy", "plan", "impossible",
     }  # fmt: skip
+
+
+def test_a_line_that_is_no_gesture_is_no_part_of_a_task() -> None:
+    assert Deed((click_on("Child's bicycle link"),)).gestures == ('click "Child\'s bicycle link"',)
+    for part in (Deed, WrongEnd):
+        with pytest.raises(InputError, match="is no gesture"):
+            part(("click 'Child's bicycle link'",))
+
+
+@needs_browser
+def test_what_has_an_apostrophe_in_its_name_can_be_clicked() -> None:
+    env = registry.make("sites/forum-medium")
+    env.reset(registry.tasks("sites/forum-medium").task(Split.TEST, 6))
+    plan = env.oracle()
+    assert "Child's bicycle" in plan[1].text
+    assert [env.step(action) for action in plan][-1].success
+    env.close()

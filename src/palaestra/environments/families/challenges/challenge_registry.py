@@ -36,7 +36,7 @@ class ChallengeTasks(TaskSet):
     """The tasks of a challenge or mixture; parameters say which one it is, and its category."""
 
     def _parameters(self, split: Split, index: int) -> Mapping[str, Any]:
-        return parameters_of(self.environment.partition("/")[2], index)
+        return parameters_of(_name(self.environment), index)
 
 
 def parameters_of(name: str, index: int) -> dict[str, str]:
@@ -57,13 +57,18 @@ def parameters_of(name: str, index: int) -> dict[str, str]:
     return {"challenge": challenge, "category": category}
 
 
+def _name(environment: str) -> str:
+    """Return the name in an environment's id, without version and knobs."""
+    return environment.partition("/")[2].partition("?")[0].partition("@")[0]
+
+
 def challenge_of(task: Task) -> str:
     """Return the challenge of a task.
 
     Raises:
         InputError: its parameters name another one than its number does.
     """
-    known = parameters_of(task.environment.partition("/")[2], task.seed // len(Split))
+    known = parameters_of(_name(task.environment), task.seed // len(Split))
     if task.parameters and {**task.parameters} != known:
         raise InputError(
             f"The parameters of '{task.id}' are {dict(task.parameters)}, but this task of "

@@ -43,6 +43,7 @@ from palaestra.environments.families.real_sites.saved_world import packed, retur
 from palaestra.environments.families.real_sites.site_judging import is_solved, left, verdict
 from palaestra.environments.families.real_sites.site_world import SiteWorld, application
 from palaestra.environments.families.real_sites.task_template import SiteTask, TaskTemplate
+from palaestra.environments.shared.browser_page import PageTime
 from palaestra.environments.shared.sampled_gestures import click_or_type
 
 FIRST_PICTURE = "document.images.length ? document.images[0].src : ''"
@@ -91,6 +92,7 @@ def drawn(name: str, seed: int) -> DrawnTask:
 
 
 class Sites(
+    PageTime,
     Replayed,
     Pictured,
     Elemental,
@@ -99,6 +101,7 @@ class Sites(
     version=str(VERSION),
     capabilities=("state_key", "snapshot", "oracle", "progress", "elements", "picture"),
     waits=True,
+    virtual_time=True,
 ):
     """Real applications, and one task."""
 
@@ -150,7 +153,7 @@ class Sites(
         if self._session is not None and self._session.failed:
             self.close()
         if self._session is None:
-            self._session = new_session(SIZE)
+            self._session = new_session(SIZE, real_time=self.real_time)
         self._drawn = drawn(self.spec.name, task.seed)
         self._site_task = self._drawn.task
         variant = template_registry.variant_of(self.spec.name)
@@ -243,7 +246,8 @@ class Sites(
     def state_key(self) -> str:
         session, world = self._here()
         shown = session.tab.address(), session.elements(), session.pointer, session.current
-        key = world.key(), session.now, shown
+        held = [page_snapshot.cookie_parts(one) for one in session.cookies()]
+        key = world.key(), session.now, shown, held, session.lifetimes.saved()
         return hashed(self._current().id, self._over, self._answer, sorted(self._seen), key)
 
     def progress(self) -> float:

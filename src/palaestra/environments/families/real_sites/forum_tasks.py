@@ -11,6 +11,7 @@ from palaestra.environments.families.real_sites.task_template import (
     Deed,
     SiteTask,
     WrongEnd,
+    click_on,
     deleted,
     inserted,
     template,
@@ -37,7 +38,7 @@ def board_of(world: SiteWorld, topic: Row) -> Row:
 def page_of(world: SiteWorld, topic: Row) -> tuple[str, ...]:
     """Return the gestures that open a topic."""
     board = board_of(world, topic)["name"]
-    return f"click 'first {board} link'", f"click 'first {topic['subject']} link'"
+    return click_on(f"first {board} link"), click_on(f"first {topic['subject']} link")
 
 
 def address_of(topic: Row, deed: str) -> str:
@@ -75,7 +76,7 @@ def new_topic(world: SiteWorld, rng: random.Random) -> SiteTask:
 
     def way(name: str) -> tuple[str, ...]:
         return (
-            f"click 'first {name} link'",
+            click_on(f"first {name} link"),
             "click 'first New topic link'",
             f"type 'Subject field' {subject!r}",
             f"type 'Message field' {text!r}",
@@ -146,7 +147,7 @@ def longest_topic(world: SiteWorld, rng: random.Random) -> SiteTask | None:
         return None
     return SiteTask(
         f"Which topic of the forum '{board['name']}' has the most replies? Its subject.",
-        deeds=(Deed((f"click 'first {board['name']} link'",)),),
+        deeds=(Deed((click_on(f"first {board['name']} link"),)),),
         answer=ordered[0]["subject"],
         wrong=(WrongEnd(answer=ordered[1]["subject"]),),
     )
@@ -211,7 +212,7 @@ def approve_post(world: SiteWorld, rng: random.Random) -> SiteTask:
     def way(one: Row) -> tuple[str, ...]:
         return (
             "click 'Moderation queue link'",
-            f"click '{one['subject']} link'",
+            click_on(f"{one['subject']} link"),
             "click 'Approve link'",
             "click 'Yes button'",
         )
@@ -231,7 +232,7 @@ def disapprove_post(world: SiteWorld, rng: random.Random) -> SiteTask:
     def way(one: Row) -> tuple[str, ...]:
         return (
             "click 'Moderation queue link'",
-            f"click '{one['subject']} link'",
+            click_on(f"{one['subject']} link"),
             "click 'Disapprove link'",
             "click 'Yes button'",
         )

@@ -13,6 +13,7 @@ from palaestra.environments.families.real_sites.task_template import (
     Deed,
     SiteTask,
     WrongEnd,
+    click_on,
     inserted,
     template,
     updated,
@@ -35,7 +36,7 @@ def stock_of(world: SiteWorld, product: Row) -> Row:
 
 def page_of(title: str) -> tuple[str, ...]:
     """Return the gestures that open a product's page."""
-    return f"type 'Search field' {title!r} enter", f"click 'first {title} link'"
+    return f"type 'Search field' {title!r} enter", click_on(f"first {title} link")
 
 
 def edit_page_of(product: Row) -> tuple[str, ...]:
@@ -168,7 +169,7 @@ def cheapest_of_category(world: SiteWorld, rng: random.Random) -> SiteTask | Non
     sort = "select 'Sort by' 'Price low to high'"
     return SiteTask(
         f"Which product of the category {category} is the cheapest?",
-        deeds=(Deed((f"click 'first {category} link'", sort)),),
+        deeds=(Deed((click_on(f"first {category} link"), sort)),),
         answer=ordered[0][1],
         wrong=(WrongEnd(answer=ordered[1][1]), WrongEnd(answer=ordered[-1][1])),
     )

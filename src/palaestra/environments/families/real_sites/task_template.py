@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from palaestra.core.gestures.gesture_line import read_line
 from palaestra.environments.families.apps.state import Change, Row
 from palaestra.environments.families.real_sites.site_world import SiteWorld
 
@@ -27,6 +28,11 @@ class Deed:
     gestures: tuple[str, ...]  # lines, as an agent writes them
     changes: tuple[Change, ...] = ()  # rows; see `inserted`, `updated`, `deleted`
 
+    def __post_init__(self) -> None:
+        """Raise InputError for a line that is no gesture, such as one with a name's apostrophe."""
+        for line in self.gestures:
+            read_line(line)
+
 
 @dataclass(frozen=True, slots=True)
 class WrongEnd:
@@ -34,6 +40,11 @@ class WrongEnd:
 
     gestures: tuple[str, ...] = ()
     answer: str | None = ""  # None: it gives up
+
+    def __post_init__(self) -> None:
+        """Raise InputError for a line that is no gesture: it would end nothing wrongly."""
+        for line in self.gestures:
+            read_line(line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,11 @@ def template(
         return make
 
     return register
+
+
+def click_on(words: str) -> str:
+    """Return the click on what words name, whichever quotes and apostrophes are in them."""
+    return f"click {words!r}"
 
 
 def inserted(table: str, id: int = -1, **values: Any) -> Change:

@@ -50,6 +50,7 @@ from palaestra.environments.families.web.pages.look import LANGUAGES
 from palaestra.environments.families.web.picture_browser import SIZE, PictureBrowser
 from palaestra.environments.families.web.reference import Walk
 from palaestra.environments.families.web.text_browser import TextBrowser
+from palaestra.environments.shared.browser_page import PageTime
 
 CAPABILITIES = ("state_key", "snapshot", "oracle", "progress", "elements")
 ABROAD, BROWSER = "abroad", "browser"
@@ -63,6 +64,7 @@ INSTRUCTIONS = (
 
 
 class Web(
+    PageTime,
     Replayed,
     Pictured,
     Elemental,
@@ -104,7 +106,9 @@ class Web(
         if form != BROWSER:
             return replace(spec, typical_turns=turns)
         pictured = spec.capabilities | {Capability.PICTURE}
-        return replace(spec, capabilities=pictured, waits=True, typical_turns=turns)
+        return replace(
+            spec, capabilities=pictured, waits=True, virtual_time=True, typical_turns=turns
+        )
 
     def _begin(self, task: Task) -> Observation:
         without_parameters(task)
@@ -147,7 +151,7 @@ class Web(
         if session is not None and session.failed:
             session.close()
             session = None
-        self._session = session or new_session(SIZE)
+        self._session = session or new_session(SIZE, real_time=self.real_time)
         return self._session
 
     # ── snapshots: the rows and the page, where they say all ─────────────────
