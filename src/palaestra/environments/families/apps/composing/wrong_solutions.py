@@ -46,7 +46,7 @@ def wrong_solutions(world: World, task: Composition, rng: random.Random) -> Iter
         if _accepted(world, twice) and _left(world, twice) != _left(world, calls):
             yield Solution(f"{made.api} twice", twice, answer)
         for name, value in made.arguments.items():
-            for other in _others(world, api, name, value, task.mentions, rng):
+            for other in other_values(world, api, name, value, task.mentions, rng):
                 changed = Call(made.api, {**made.arguments, name: other})
                 if changed in right:
                     continue  # as right as the reference
@@ -60,7 +60,7 @@ def wrong_solutions(world: World, task: Composition, rng: random.Random) -> Iter
             yield Solution(f"answer {wrong!r}", calls, wrong)
 
 
-def _others(
+def other_values(
     world: World, api: Api, name: str, value: Any, mentions: Sequence[str], rng: random.Random
 ) -> Iterator[Any]:
     """Yield other values for an argument, which make the call another one."""
