@@ -71,6 +71,7 @@ from palaestra.environments.families.apps.one_goal import (
     clocked_suite,
     one_goal,
 )
+from palaestra.environments.families.apps.proven_goals import refuse_unproven
 from palaestra.environments.families.apps.scenarios import (
     SCENARIO,
     VARIANTS,
@@ -122,7 +123,10 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     setting: ClassVar[Setting | None] = None  # of a subclass: where all its tasks are set
 
     def __init__(self, name: str = "") -> None:
+        """Choose apps and tools; raises InputError for a goal of one's own that is never right."""
         super().__init__(name)
+        if self.setting is not None:
+            refuse_unproven(self.setting)
         which, self._level, self._kind, form = parts(name)
         settings = CHALLENGES if self._kind == CHALLENGE else SETTINGS
         self._setting = self.setting or (settings[which]() if which else None)
