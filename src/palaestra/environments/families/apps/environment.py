@@ -209,6 +209,19 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         self._current()
         return self._drawn.task.goals
 
+    @property
+    def heading(self) -> str:
+        """For whom the agent acts, and when."""
+        world = self._running()
+        person = world.state.get("supervisor.person", MAIN) or {}
+        return f"You act for {person.get('name')}. It is {world.now}."
+
+    @property
+    def instruction(self) -> str:
+        """What the task asks for, in words."""
+        self._current()
+        return self._drawn.task.instruction
+
     def _begin(self, task: Task) -> Observation:
         """Open the task's world; raises InputError for a task with other parameters."""
         made = self.draw(task)
@@ -351,13 +364,11 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         )
 
     def _briefing(self) -> str:
-        world = self._running()
-        person = world.state.get("supervisor.person", MAIN) or {}
         listed = "\n".join(tool.signature for tool in self.tools)
         rules = "\n".join(f"- {clause.rule.words}" for clause in self._drawn.task.policy)
         return (
-            f"You act for {person.get('name')}. It is {world.now}.\nTools:\n{listed}\n"
+            f"{self.heading}\nTools:\n{listed}\n"
             + (f"Rules:\n{rules}\n" if rules else "")
             + (f"{TWIN_RULES}\n" if rules and not self._has_rules else "")
-            + f"Task: {self._drawn.task.instruction}"
+            + f"Task: {self.instruction}"
         )
