@@ -43,7 +43,7 @@ from palaestra.environments.families.proactive.environment import Proactive
 from palaestra.environments.families.synthesised.procedure_tasks import Procedures
 from palaestra.environments.registry import make, tasks
 
-EXPERTS = 100  # of so many tasks of other ids there is one of an expert's: each takes seconds
+EXPERTS = 250  # of so many tasks of other ids there is one of an expert's: each takes seconds
 
 
 def main() -> None:
