@@ -18,7 +18,7 @@ from audited_compositions import CHANCE, PLANTED, RIGHT, typed_calls
 from palaestra.core.environment import Action
 from palaestra.core.message import ToolCall
 from palaestra.core.task import Task
-from palaestra.core.tool import random_call
+from palaestra.core.tool import NotACall, Tool, checked, random_call
 from palaestra.environments.families.apps.compiler.api import Api
 from palaestra.environments.families.apps.composing.wrong_solutions import other_values
 from palaestra.environments.families.apps.surfaces import FINISH, tool_name
@@ -126,7 +126,8 @@ def _ways_to_fail(
         action = _action(ToolCall(tool_name(made.api), made.arguments))
         extra = [*plan[:-1], action, *plan[-1:]]
         if isinstance(env, Proactive):
-            found.append((f"also offers {action.text}", [action, *plan]))
+            if _is_valid(action, env.tools):  # else it is no offer
+                found.append((f"also offers {action.text}", [action, *plan]))
         elif play(env, task, extra).left != reference.left:
             found.append((f"also {action.text}", extra))
     return found
@@ -262,6 +263,15 @@ def _is_twin(env: Desk | Proactive | ProcedureDesk) -> bool:
     if isinstance(env, Desk):
         return env.drawn.kind.twin
     return isinstance(env, Proactive) and env.spec.name.endswith(MOMENT)
+
+
+def _is_valid(action: Action, tools: Sequence[Tool]) -> bool:
+    assert action.call is not None
+    try:
+        checked(action.call, tools)
+    except NotACall:
+        return False
+    return True
 
 
 def _silence() -> Action:
