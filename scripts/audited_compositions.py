@@ -79,13 +79,13 @@ def goals_of(made: Drawn) -> list[str]:
 
 def ignoring_rules(made: Drawn) -> dict[str, bool]:
     """Return which behaviour that ignores the rules passes, on one of two twins."""
-    found = {}
+    found: dict[str, bool] = {}
+    if len(made.task.goals) != 1:
+        return found
+    (goal,) = made.task.goals
     for name, changed in IGNORING.items():
-        slots = made.task.goals[0].slots
-        if len(made.task.goals) != 1 or "does" not in slots:
-            return {}
         with closing(made.open()) as world:
-            ran = run(made.task.steps(0, {**slots, **changed}), world, MAIN)
+            ran = run(made.task.steps(0, {**goal.slots, **changed}), world, MAIN)
             found[name] = judged(world, made.ways, ran.answer).success
     return found
 
