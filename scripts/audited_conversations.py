@@ -20,6 +20,7 @@ from palaestra.core.message import ToolCall
 from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool, checked, random_call
 from palaestra.environments.families.apps.compiler.api import Api
+from palaestra.environments.families.apps.composing.verifier import Judge
 from palaestra.environments.families.apps.composing.wrong_solutions import other_values
 from palaestra.environments.families.apps.surfaces import FINISH, tool_name
 from palaestra.environments.families.apps.world import World
@@ -41,7 +42,7 @@ class Played(NamedTuple):
     """How a plan ended."""
 
     success: bool
-    left: Any = None  # the rows that are other ones
+    left: Any = None  # the rows that are other ones, without what is free
 
 
 def audited(
@@ -249,7 +250,7 @@ def _api(env: Desk | Proactive, call: ToolCall) -> Api | None:
 
 def _rows(env: Desk | Proactive | ProcedureDesk) -> Any:
     world: World | None = None if isinstance(env, ProcedureDesk) else env.world
-    return None if world is None else world.state.changes()
+    return None if world is None else Judge(world.state.columns).canonical(world.state.changes())
 
 
 def _goals(env: Desk | Proactive | ProcedureDesk, id: str) -> list[str]:
