@@ -63,6 +63,13 @@ FAMILIES: dict[str, Family] = {
         "Apache-2.0",
         ALONE.format("bfcl"),
     ),
+    "app_agents": Family(
+        "palaestra.environments.families.app_agents.environment:AppAgents",
+        "",
+        "after ARE (Andrews et al. 2025)",
+        "tasks of apps whose APIs nobody has but an agent for each app, who is asked in words",
+        "Apache-2.0",
+    ),
     "boxes": Family(
         "palaestra.environments.families.boxes.environment:Boxes",
         "",

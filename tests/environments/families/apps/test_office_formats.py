@@ -19,7 +19,7 @@ from palaestra.environments.families.apps.office_formats import PACKAGES, Cell, 
 for module in PACKAGES:
     pytest.importorskip(module, reason="needs the extra palaestra[documents]")
 
-ROWS: list[list[Cell]] = [["Item", "Price"], ["Tea", 12.5], ["Jam", 3]]
+ROWS: tuple[tuple[Cell, ...], ...] = (("Item", "Price"), ("Tea", 12.5), ("Jam", 3))
 TEXTS = st.text(string.ascii_letters + "äß ,.", min_size=1, max_size=12).map(str.strip)
 WORDS = TEXTS.filter(bool)
 
@@ -27,15 +27,15 @@ WORDS = TEXTS.filter(bool)
 def test_a_sheet_is_read_as_it_was_written_and_edited() -> None:
     sheet = formats.sheet(ROWS)
     assert formats.sheet_rows(sheet) == ROWS
-    edited = formats.with_row(formats.with_cell(sheet, "B2", "13.50"), ["Bread", 4.0])
-    assert formats.sheet_rows(edited) == [
-        ["Item", "Price"],
-        ["Tea", 13.5],
-        ["Jam", 3],
-        ["Bread", 4],
-    ]
-    assert formats.sheet_rows(formats.with_cell(sheet, "B3", ""))[2] == ["Jam", None]
-    assert formats.sheet_rows(formats.sheet([])) == []
+    edited = formats.with_row(formats.with_cell(sheet, "B2", "13.50"), ("Bread", 4.0))
+    assert formats.sheet_rows(edited) == (
+        ("Item", "Price"),
+        ("Tea", 13.5),
+        ("Jam", 3),
+        ("Bread", 4),
+    )
+    assert formats.sheet_rows(formats.with_cell(sheet, "B3", ""))[2] == ("Jam", None)
+    assert formats.sheet_rows(formats.sheet([])) == ()
     for cell in ("b2", "A0", "AA1", "A1001", ""):
         with pytest.raises(DocumentError, match="is no cell"):
             formats.with_cell(sheet, cell, 1)
@@ -47,7 +47,7 @@ def test_a_sheet_is_read_as_it_was_written_and_edited() -> None:
 @given(value=st.one_of(WORDS, st.integers(-999, 999)), row=st.integers(2, 6))
 def test_a_cell_that_is_set_back_leaves_the_bytes_of_before(value: Cell, row: int) -> None:
     sheet = formats.sheet(ROWS)
-    before = (formats.sheet_rows(sheet)[row - 1 : row] or [["", ""]])[0][1]
+    before = (formats.sheet_rows(sheet)[row - 1 : row] or (("", ""),))[0][1]
     other = formats.with_cell(sheet, f"B{row}", value)
     assert formats.meaning(other) != formats.meaning(sheet) or value == before
     assert formats.with_cell(other, f"B{row}", before) == sheet
@@ -59,12 +59,12 @@ def test_a_paragraph_that_is_set_back_leaves_the_bytes_of_before(
     paragraphs: list[str], words: str
 ) -> None:
     letter = formats.letter(paragraphs)
-    assert formats.paragraphs(letter) == paragraphs
+    assert formats.paragraphs(letter) == (*paragraphs,)
     other = formats.with_other_paragraph(letter, 1, words)
-    assert formats.paragraphs(other) == [words, *paragraphs[1:]]
+    assert formats.paragraphs(other) == (words, *paragraphs[1:])
     assert formats.with_other_paragraph(other, 1, paragraphs[0]) == letter
     longer = formats.with_paragraph(letter, words)
-    assert formats.paragraphs(longer) == [*paragraphs, words]
+    assert formats.paragraphs(longer) == (*paragraphs, words)
     assert formats.with_other_paragraph(longer, len(paragraphs) + 1, "") == letter
 
 
@@ -76,13 +76,13 @@ def test_paragraphs_that_are_not_there_are_named() -> None:
 
 
 def test_a_pdf_says_line_by_line_what_was_written_on_as_many_pages_as_it_needs() -> None:
-    short = formats.page_texts(formats.pages(["Invoice 7", "Total: 4.50"]))
+    short = formats.page_texts(formats.pages(("Invoice 7", "Total: 4.50")))
     assert [text.splitlines() for text in short] == [["Invoice 7", "Total: 4.50"]]
-    long = formats.page_texts(formats.pages([f"Line {n}" for n in range(100)]))
+    long = formats.page_texts(formats.pages(tuple(f"Line {n}" for n in range(100))))
     assert len(long) > 1
     assert "\n".join(long).split() == " ".join(f"Line {n}" for n in range(100)).split()
     with pytest.raises(DocumentError, match="cannot show"):
-        formats.pages(["日本"])
+        formats.pages(("日本",))
 
 
 def test_documents_that_say_the_same_mean_the_same_whatever_their_bytes() -> None:
@@ -96,7 +96,7 @@ def test_documents_that_say_the_same_mean_the_same_whatever_their_bytes() -> Non
     assert other != sheet
     assert formats.meaning(other) == formats.meaning(sheet)
     assert formats.meaning(formats.letter(["A  b"])) == formats.meaning(formats.letter(["a B"]))
-    assert formats.meaning(formats.letter(["Tea"])) != formats.meaning(formats.pages(["Tea"]))
+    assert formats.meaning(formats.letter(["Tea"])) != formats.meaning(formats.pages(("Tea",)))
     assert formats.meaning(formats.sheet([["Tea", 1]])) != formats.meaning(
         formats.sheet([["Tea", 2]])
     )
@@ -104,7 +104,7 @@ def test_documents_that_say_the_same_mean_the_same_whatever_their_bytes() -> Non
 
 def test_no_time_and_no_chance_is_in_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     def made() -> list[str]:
-        return [formats.sheet(ROWS), formats.letter(["Dear Ida,"]), formats.pages(["Total: 3.00"])]
+        return [formats.sheet(ROWS), formats.letter(["Dear Ida,"]), formats.pages(("Total: 3.00",))]
 
     first, now = made(), time.time()
     monkeypatch.setattr(time, "time", lambda: now + 10**7)

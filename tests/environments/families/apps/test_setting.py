@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 
 import pytest
 
 import palaestra as pa
-from examples.own_apps import Library
+from examples.own_apps import Lend, Library
 from palaestra.core.environment import Action
 from palaestra.core.errors import InputError, UnknownName
 from palaestra.core.task import Split
 from palaestra.environments.conformance.clauses import CLAUSES
 from palaestra.environments.conformance.subject import Subject
 from palaestra.environments.families.apps.composing.composition import Composition
-from palaestra.environments.families.apps.composing.goal import MAIN
+from palaestra.environments.families.apps.composing.goal import MAIN, Slots, Steps, call
 from palaestra.environments.families.apps.environment import Apps
 from palaestra.environments.families.apps.setting import Setting, brand, core, life, office
 from palaestra.environments.families.apps.stock import (
@@ -26,6 +27,7 @@ from palaestra.environments.families.apps.stock import (
     VERBS,
     stock_app,
 )
+from palaestra.environments.families.apps.world import World
 from tests.chosen import mostly_slow
 
 FIRST_TASKS = {
@@ -175,3 +177,32 @@ def _task(seed: int) -> Composition:
 def test_a_setting_without_what_an_app_refers_to_is_refused() -> None:
     with pytest.raises(InputError, match=r"bank\.card"):
         Setting.of([stock_app("shop")])
+
+
+class LendVaguely(Lend):
+    """A goal that takes what is right for a near miss."""
+
+    def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
+        return [slots]
+
+
+class LendNothing(Lend):
+    """A goal whose reference is always refused."""
+
+    def steps(self, slots: Slots) -> Steps:
+        yield call("library.show_book", book_id=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [(LendVaguely, "a near miss of 'lend a book' passes"), (LendNothing, "library.show_book")],
+)
+def test_a_goal_of_which_no_draw_passes_the_gate_is_refused(kind: type[Lend], reason: str) -> None:
+    assert Library.setting is not None
+    books = Library.setting.suite.apps["library"]
+
+    class Vague(Apps):
+        setting = Setting.of([books], atoms=[kind])
+
+    with pytest.raises(InputError, match=rf"'lend a book' .* none of \d+ draws, .*{reason}"):
+        Vague("easy")

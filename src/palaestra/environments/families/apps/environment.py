@@ -71,6 +71,7 @@ from palaestra.environments.families.apps.one_goal import (
     clocked_suite,
     one_goal,
 )
+from palaestra.environments.families.apps.proven_goals import refuse_unproven
 from palaestra.environments.families.apps.scenarios import (
     SCENARIO,
     VARIANTS,
@@ -122,7 +123,10 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
     setting: ClassVar[Setting | None] = None  # of a subclass: where all its tasks are set
 
     def __init__(self, name: str = "") -> None:
+        """Choose apps and tools; raises InputError for a goal of one's own that is never right."""
         super().__init__(name)
+        if self.setting is not None:
+            refuse_unproven(self.setting)
         which, self._level, self._kind, form = parts(name)
         settings = CHALLENGES if self._kind == CHALLENGE else SETTINGS
         self._setting = self.setting or (settings[which]() if which else None)
@@ -204,6 +208,19 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         """What the current task asks for; no agent sees it."""
         self._current()
         return self._drawn.task.goals
+
+    @property
+    def heading(self) -> str:
+        """For whom the agent acts, and when."""
+        world = self._running()
+        person = world.state.get("supervisor.person", MAIN) or {}
+        return f"You act for {person.get('name')}. It is {world.now}."
+
+    @property
+    def instruction(self) -> str:
+        """What the task asks for, in words."""
+        self._current()
+        return self._drawn.task.instruction
 
     def _begin(self, task: Task) -> Observation:
         """Open the task's world; raises InputError for a task with other parameters."""
@@ -347,13 +364,11 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         )
 
     def _briefing(self) -> str:
-        world = self._running()
-        person = world.state.get("supervisor.person", MAIN) or {}
         listed = "\n".join(tool.signature for tool in self.tools)
         rules = "\n".join(f"- {clause.rule.words}" for clause in self._drawn.task.policy)
         return (
-            f"You act for {person.get('name')}. It is {world.now}.\nTools:\n{listed}\n"
+            f"{self.heading}\nTools:\n{listed}\n"
             + (f"Rules:\n{rules}\n" if rules else "")
             + (f"{TWIN_RULES}\n" if rules and not self._has_rules else "")
-            + f"Task: {self._drawn.task.instruction}"
+            + f"Task: {self.instruction}"
         )

@@ -5,6 +5,9 @@ mean the same if their cells, paragraphs or pages do, whatever their bytes are (
 
 The packages that read and write them (openpyxl, python-docx, pypdf, fpdf2) are imported where they
 are used; `require_packages` says which are missing.
+
+What was read or edited is remembered: forks of a world do the same to the same document again and
+again, and each edit takes some 30 ms.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ PDF = b"%PDF"
 SHEET_PART = "xl/workbook.xml"  # that only an xlsx has
 MADE = datetime(2026, 1, 1, tzinfo=UTC)  # the date in all documents
 ENTRY_DATE = (1980, 1, 1, 0, 0, 0)  # of the files in a zip
-REMEMBERED = 512  # meanings
+REMEMBERED = 512  # documents, for each way to read or edit them
 
 
 class DocumentError(Exception):
@@ -64,14 +67,16 @@ def sheet(rows: Sequence[Sequence[Cell]]) -> str:
     return _saved(book)
 
 
-def sheet_rows(document: str) -> list[list[Cell]]:
+@lru_cache(maxsize=REMEMBERED)
+def sheet_rows(document: str) -> tuple[tuple[Cell, ...], ...]:
     """Return all cells of a sheet, row by row, as far as anything stands there."""
     page = _book(document).active
     if page.max_row == page.max_column == 1 and page["A1"].value is None:
-        return []
-    return [[cell.value for cell in row] for row in page.iter_rows()]
+        return ()
+    return tuple(page.iter_rows(values_only=True))
 
 
+@lru_cache(maxsize=REMEMBERED, typed=True)
 def with_cell(document: str, cell: str, value: Cell) -> str:
     """Return a sheet with another value in one cell; an empty text clears it.
 
@@ -84,7 +89,8 @@ def with_cell(document: str, cell: str, value: Cell) -> str:
     return _saved(book)
 
 
-def with_row(document: str, values: Sequence[Cell]) -> str:
+@lru_cache(maxsize=REMEMBERED, typed=True)
+def with_row(document: str, values: tuple[Cell, ...]) -> str:
     """Return a sheet with a row below its last one; raises DocumentError as `with_cell` does."""
     book, row = _book(document), len(sheet_rows(document)) + 1
     if row > ROWS or len(values) > COLUMNS:
@@ -136,11 +142,13 @@ def letter(paragraphs: Sequence[str]) -> str:
     return _saved(text)
 
 
-def paragraphs(document: str) -> list[str]:
+@lru_cache(maxsize=REMEMBERED)
+def paragraphs(document: str) -> tuple[str, ...]:
     """Return the paragraphs of a letter."""
-    return [one.text for one in _letter(document).paragraphs]
+    return tuple(one.text for one in _letter(document).paragraphs)
 
 
+@lru_cache(maxsize=REMEMBERED, typed=True)
 def with_paragraph(document: str, words: str) -> str:
     """Return a letter with one more paragraph at its end; raises DocumentError."""
     text = _letter(document)
@@ -148,6 +156,7 @@ def with_paragraph(document: str, words: str) -> str:
     return _saved(text)
 
 
+@lru_cache(maxsize=REMEMBERED, typed=True)
 def with_other_paragraph(document: str, number: int, words: str) -> str:
     """Return a letter with other words in a paragraph, from 1; an empty text removes it.
 
@@ -174,7 +183,8 @@ def _letter(document: str) -> Any:
 # ── pages ────────────────────────────────────────────────────────────────────
 
 
-def pages(lines: Sequence[str]) -> str:
+@lru_cache(maxsize=REMEMBERED)
+def pages(lines: tuple[str, ...]) -> str:
     """Return a new PDF with lines of text, on as many pages as they need.
 
     Raises:
@@ -195,12 +205,13 @@ def pages(lines: Sequence[str]) -> str:
     return base64.b64encode(bytes(pdf.output())).decode()
 
 
-def page_texts(document: str) -> list[str]:
+@lru_cache(maxsize=REMEMBERED)
+def page_texts(document: str) -> tuple[str, ...]:
     """Return the text of each page of a PDF."""
     from pypdf import PdfReader
 
     found = PdfReader(BytesIO(base64.b64decode(document)))
-    return [page.extract_text() for page in found.pages]
+    return tuple(page.extract_text() for page in found.pages)
 
 
 # ── of all kinds ─────────────────────────────────────────────────────────────
@@ -234,7 +245,7 @@ def meaning(document: str | None) -> tuple[Any, ...]:
     return (kind, *cells)
 
 
-def _parts(document: str) -> tuple[str, list[Any]]:
+def _parts(document: str) -> tuple[str, Sequence[Any]]:
     """Return the kind of a document, and its rows, paragraphs or pages."""
     data = base64.b64decode(document)
     if data.startswith(PDF):

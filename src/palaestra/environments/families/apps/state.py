@@ -18,7 +18,7 @@ from typing import Any
 
 from palaestra.environments.families.apps.change_log import ChangeLog
 from palaestra.environments.families.apps.compiler.blueprint import Column
-from palaestra.environments.families.apps.compiler.tables import from_sql
+from palaestra.environments.families.apps.compiler.tables import booleans
 
 Row = dict[str, Any]
 MODULUS = 1 << 128
@@ -74,6 +74,7 @@ class State:
     def __init__(self, template: Template) -> None:
         self.columns = template.columns
         self._total, self._next = template.total, dict(template.next_ids)
+        self._booleans: dict[str, tuple[str, ...]] = {}  # by table, of those that were read
         self._log = ChangeLog()
         self._event = ""  # the name of what happens now, see `happening`
         self._written: list[Change] = []  # by it, so far
@@ -257,10 +258,11 @@ class State:
     # ── details ──────────────────────────────────────────────────────────────
 
     def _row(self, table: str, values: Sequence[Any]) -> Row:
-        columns = self.columns[table]
-        row: Row = {"id": values[0]}
-        for (name, column), value in zip(columns.items(), values[1:], strict=True):
-            row[name] = from_sql(column, value)
+        row: Row = {"id": values[0], **dict(zip(self.columns[table], values[1:], strict=True))}
+        if table not in self._booleans:
+            self._booleans[table] = booleans(self.columns[table])
+        for name in self._booleans[table]:
+            row[name] = None if row[name] is None else bool(row[name])
         return row
 
     def _note(self, table: str, id: int, before: Row | None, after: Row | None) -> None:

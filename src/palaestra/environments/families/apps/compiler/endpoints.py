@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from palaestra.environments.families.apps.compiler.api import Api, ApiError, Caller, schema_of
@@ -27,7 +28,7 @@ WHOLE = {"type": "integer"}
 PAGING = {"page": WHOLE, "per_page": WHOLE}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Endpoints:
     """The endpoints of one entity."""
 
@@ -213,19 +214,29 @@ class Endpoints:
 
     def shown(self, row: Row) -> Row:
         """Return a row as people see it: without documents, nor its owner, if they are that."""
-        entity = self.entity
-        hidden = entity.documents if entity.public else (*entity.documents, *self._implied)
+        hidden = self._not_shown
         return {field: value for field, value in row.items() if field not in hidden}
+
+    @cached_property
+    def _not_shown(self) -> frozenset[str]:
+        """Fields that no API shows."""
+        return frozenset((*self.entity.documents, *(() if self.entity.public else self._implied)))
 
     @property
     def _implied(self) -> tuple[str, ...]:
         """The owner, where all rows that somebody sees are their own; staff sees those of all."""
         return () if self.blueprint.staff else (self.entity.owner,)
 
+    @cached_property
+    def _long(self) -> frozenset[str]:
+        """Texts of any length."""
+        fields = self.entity.fields.items()
+        return frozenset(f for f, c in fields if c.type == "text" and c.most is None)
+
     def brief(self, row: Row) -> Row:
         """Return a row of a list: without texts of any length, which `show` has."""
-        long = {f for f, c in self.entity.fields.items() if c.type == "text" and c.most is None}
-        return {field: value for field, value in self.shown(row).items() if field not in long}
+        hidden = self._not_shown | self._long
+        return {field: value for field, value in row.items() if field not in hidden}
 
     def _page(
         self, caller: Caller, given: Mapping[str, Any], condition: str, values: list[object]
@@ -233,8 +244,11 @@ class Endpoints:
         page, size = given.get("page", 1), given.get("per_page", PAGE)
         if page < 1 or not 1 <= size <= LARGEST_PAGE:
             raise ApiError(422, f"Pages begin at 1 and have 1 to {LARGEST_PAGE} rows.")
-        total = caller.state.count(self.table, condition, values)
-        rows = caller.state.rows(self.table, condition, values, size, (page - 1) * size)
+        before = (page - 1) * size
+        rows = caller.state.rows(self.table, condition, values, size, before)
+        total = before + len(rows)
+        if len(rows) == size or not rows:  # there may be more, or fewer before
+            total = caller.state.count(self.table, condition, values)
         return {
             f"{self.name}s": [self.brief(row) for row in rows],
             "page": page,

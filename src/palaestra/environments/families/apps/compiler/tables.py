@@ -33,6 +33,6 @@ def statements(blueprints: Mapping[str, Blueprint]) -> list[str]:
     return made
 
 
-def from_sql(column: Column, value: object) -> object:
-    """Return a stored value as the field's type: SQLite has no booleans."""
-    return bool(value) if column.type == "boolean" and value is not None else value
+def booleans(columns: Mapping[str, Column]) -> tuple[str, ...]:
+    """Return the columns whose stored numbers are booleans, which SQLite does not have."""
+    return tuple(name for name, column in columns.items() if column.type == "boolean")

@@ -1,15 +1,16 @@
 """The gate: what a task must pass before anybody meets it.
 
 The reference solves it. Doing nothing, a constant refusal and a constant hand-over to a person do
-not. Each near miss, the reference with one slot changed, is rejected. Each declared alternative is
-accepted. Where things happen by themselves, each of them happens in the reference run, and waiting
-alone does not solve it.
+not, nor does the reference without one of several goals. Each near miss, the reference with one
+slot changed, is rejected. Each declared alternative is accepted. Where things happen by themselves,
+each of them happens in the reference run, and waiting alone does not solve it.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.goal import MAIN, Slots
@@ -49,6 +50,10 @@ def rejection(world: World, task: Composition, rng: random.Random) -> str | None
             return f"the event '{silent[0]}' does not happen in the reference run"
         if _after_waiting(world, ways).success:
             return "waiting solves it"
+    for goal in task.goals if len(task.goals) > 1 else ():
+        others = tuple(other for other in task.goals if other is not goal)
+        if _after(world, replace(task, goals=others), ways).success:
+            return f"the other goals do what '{goal.atom.name}' asks for"
     for number, slots in near_misses(world, task, rng):
         if _after(world, task, ways, number, slots).success:
             return f"a near miss of '{task.goals[number].atom.name}' passes"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ def wrong_solutions(world: World, task: Composition, rng: random.Random) -> Iter
     """Yield wrong solutions of a task, in a world that nobody has touched."""
     ran, _ = task.reference(world)
     calls, answer = tuple(ran.calls), ran.answer
+    changes, _ = _left(world, calls)
     right = [call for variant in task.variants(world) for call in variant.reference(world)[0].calls]
     for at, made in enumerate(calls):
         api = world.suite.apis[made.api]
@@ -43,24 +45,28 @@ def wrong_solutions(world: World, task: Composition, rng: random.Random) -> Iter
         rest = calls[at + 1 :]
         yield Solution(f"without {made.api}", calls[:at] + rest, answer)
         twice = (*calls[: at + 1], made, *rest)
-        if _accepted(world, twice) and _left(world, twice) != _left(world, calls):
+        left, accepted = _left(world, twice)
+        if accepted and left != changes:
             yield Solution(f"{made.api} twice", twice, answer)
         for name, value in made.arguments.items():
-            for other in _others(world, api, name, value, task.mentions, rng):
+            for other in other_values(world, api, name, value, task.mentions, rng):
                 changed = Call(made.api, {**made.arguments, name: other})
                 if changed in right:
                     continue  # as right as the reference
                 label = f"{made.api} with {name} {other!r}"
                 yield Solution(label, (*calls[:at], changed, *rest), answer)
-    for extra in _collateral(world, calls, rng):
-        if _accepted(world, (*calls, extra)):
-            yield Solution(f"also {extra.api}", (*calls, extra), answer)
+    with closing(world.fork()) as done:
+        for made in calls:
+            done.call(made.api, made.arguments, MAIN)
+        for extra in _collateral(world, calls, rng):
+            if _left(done, [extra])[1]:
+                yield Solution(f"also {extra.api}", (*calls, extra), answer)
     if answer is not None:
         for wrong in _wrong_answers(answer):
             yield Solution(f"answer {wrong!r}", calls, wrong)
 
 
-def _others(
+def other_values(
     world: World, api: Api, name: str, value: Any, mentions: Sequence[str], rng: random.Random
 ) -> Iterator[Any]:
     """Yield other values for an argument, which make the call another one."""
@@ -107,22 +113,11 @@ def _collateral(world: World, calls: Sequence[Call], rng: random.Random) -> Iter
         yield Call("bank.send_money", {"payee": rng.choice(people)["email"], "amount": 1.0})
 
 
-def _accepted(world: World, calls: Sequence[Call]) -> bool:
-    """Return whether a service refuses none of the calls."""
-    fork = world.fork()
-    replies = [fork.call(call.api, call.arguments, MAIN) for call in calls]
-    fork.close()
-    return all(reply.ok for reply in replies)
-
-
-def _left(world: World, calls: Sequence[Call]) -> list[Change]:
-    """Return what calls change, without what happens meanwhile."""
-    fork = world.fork()
-    for call in calls:
-        fork.call(call.api, call.arguments, MAIN)
-    changes = fork.state.changes()
-    fork.close()
-    return changes
+def _left(world: World, calls: Sequence[Call]) -> tuple[list[Change], bool]:
+    """Return what calls change, without what happens meanwhile; and whether none is refused."""
+    with closing(world.fork()) as fork:
+        replies = [fork.call(call.api, call.arguments, MAIN) for call in calls]
+        return fork.state.changes(), all(reply.ok for reply in replies)
 
 
 def _wrong_answers(answer: Any) -> Iterator[Any]:

@@ -83,7 +83,7 @@ def documents(scene: Scene) -> None:
             made.append(("letter", f"{thing}.docx", office_formats.letter(said)))
         for thing in scene.things(3):
             lines = _invoice(scene, rng.choice(scene.known(person)))
-            made.append(("pdf", f"{thing}.pdf", office_formats.pages(lines)))
+            made.append(("pdf", f"{thing}.pdf", office_formats.pages(tuple(lines))))
         for kind, name, content in made:
             row: Row = {"owner": person.id, "folder_id": rng.choice(folders)["id"], "kind": kind}
             row |= {"name": name.replace(" ", "-"), "content": content}

@@ -27,7 +27,8 @@ def read_sheet(call: Caller, document_id: int, first_row: int = 1) -> Row:
         404: there is no such document
         409: it is no sheet
     """
-    rows = office_formats.sheet_rows(_content(call, document_id, "sheet"))
+    document = _content(call, document_id, "sheet")
+    rows = [list(row) for row in office_formats.sheet_rows(document)]
     if first_row < 1:
         raise ApiError(422, "Rows count from 1.")
     return {"rows": rows[first_row - 1 :][:SHOWN], "total_rows": len(rows)}
@@ -59,7 +60,7 @@ def append_row(call: Caller, document_id: int, values: list[str | float]) -> Row
         404: there is no such document
         409: it is no sheet
     """
-    document, cells = _content(call, document_id, "sheet"), list[Cell](values)
+    document, cells = _content(call, document_id, "sheet"), tuple[Cell, ...](values)
     return _write(call, document_id, lambda: office_formats.with_row(document, cells))
 
 
@@ -74,7 +75,7 @@ def read_letter(call: Caller, document_id: int) -> Row:
         404: there is no such document
         409: it is no letter
     """
-    return {"paragraphs": office_formats.paragraphs(_content(call, document_id, "letter"))}
+    return {"paragraphs": [*office_formats.paragraphs(_content(call, document_id, "letter"))]}
 
 
 @verb
@@ -123,7 +124,7 @@ def read_pdf(call: Caller, document_id: int) -> Row:
         404: there is no such document
         409: it is no PDF
     """
-    return {"pages": office_formats.page_texts(_content(call, document_id, "pdf"))}
+    return {"pages": [*office_formats.page_texts(_content(call, document_id, "pdf"))]}
 
 
 @verb
@@ -146,7 +147,7 @@ def export_pdf(call: Caller, document_id: int, name: str) -> Row:
     if call.state.find(DOCUMENT, **beside):
         raise ApiError(409, f"The folder has a document '{name}'.")
     try:
-        content = office_formats.pages(office_formats.lines_of(row["content"]))
+        content = office_formats.pages(tuple(office_formats.lines_of(row["content"])))
     except DocumentError as error:
         raise ApiError(422, str(error)) from None
     made = {"kind": "pdf", "content": content, "made": call.now}

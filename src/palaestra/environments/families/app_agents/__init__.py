@@ -1,0 +1,1 @@
+"""Apps that are agents; see `environment.py`."""
