@@ -195,6 +195,13 @@ FAMILIES: dict[str, Family] = {
         "MIT",
         ALONE.format("overcooked"),
     ),
+    "page-graph": Family(
+        "palaestra.environments.families.page_graph.environment:PageGraphTasks",
+        "",
+        "after Graph2Eval (Chen et al. 2025)",
+        "questions about local sites, sampled from a graph of their pages, in a real browser",
+        "Apache-2.0",
+    ),
     "pettingzoo": Family(
         "palaestra.environments.families.pettingzoo.environment:PettingZoo",
         "pettingzoo",

@@ -25,12 +25,12 @@ class PictureBrowser:
             EnvironmentFault: the browser crashed or does not answer.
         """
         self._session = session
-        session.begin(_by_host(sites), url, seed)
+        session.begin(sites_by_host(sites), url, seed)
 
     @classmethod
     def restored(cls, session: WebSession, sites: AppSites, saved: bytes) -> PictureBrowser | None:
         """Return a window as it was saved; None: it did not come back as it was."""
-        if not page_snapshot.restore(session, _by_host(sites), saved):
+        if not page_snapshot.restore(session, sites_by_host(sites), saved):
             return None
         found = cls.__new__(cls)
         found._session = session
@@ -62,7 +62,8 @@ class PictureBrowser:
         return self._session.picture()
 
 
-def _by_host(sites: AppSites) -> dict[str, Site]:
+def sites_by_host(sites: AppSites) -> dict[str, Site]:
+    """Return who answers the browser's requests, by host."""
     return dict.fromkeys((START, *sites.by_host), _site(sites))
 
 
