@@ -350,4 +350,11 @@ FAMILIES: dict[str, Family] = {
         "turns of recorded demonstrations: the next action of a navigator who talks with a user",
         "Apache-2.0; the data are not included",
     ),
+    "websites": Family(
+        "palaestra.environments.families.websites.environment:Websites",
+        "",
+        "after WebGen-Bench (Lu et al. 2025)",
+        "websites of several files to be built, judged by driving each promise in a browser",
+        "Apache-2.0",
+    ),
 }

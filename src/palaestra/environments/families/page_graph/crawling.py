@@ -1,8 +1,8 @@
 """Crawling: the graph of a world's pages, by opening every address to which a link leads.
 
-Pages are opened in the real browser, breadth first. Of pages with forms that ask for something (GET),
-some are asked with words that the site itself shows: searches are edges, too. Nothing that changes
-a world is done. A kind of pages without facts or rows is given up after a few: these are forms.
+Pages are opened in the real browser, breadth first. Forms that ask for something (GET) are sent
+with words that the site itself shows: searches are edges, too. Forms that change something are
+never sent. A kind of pages without facts or rows is given up after a few: these are forms.
 """
 
 from __future__ import annotations

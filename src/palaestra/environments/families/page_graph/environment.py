@@ -1,11 +1,11 @@
 """Page graph: tasks sampled from a graph of the pages of local sites.
 
 Ids: `page-graph/apps` (the sites of a person's apps), `page-graph/apps-new` (sites that were
-generated for the world), `page-graph/encyclopedia` (of `families/real_sites`). A world is crawled in the real browser, subgraphs are sampled by meta-paths,
-and candidates that no clicks lead to, that mean several pages or that nearly repeat another one are
-left out. The oracle walks the graph. Actions are gestures; a task ends with `answer '…'`, and must
-leave all rows as they are. After Graph2Eval (Chen et al. 2025), its web part; ours: no language
-model writes or rates the tasks.
+generated for the world), `page-graph/encyclopedia` (of `families/real_sites`). A world is crawled
+in the real browser, subgraphs are sampled by meta-paths, and candidates that no clicks lead to,
+that mean several pages or that nearly repeat another one are left out. The oracle walks the graph.
+Actions are gestures; a task ends with `answer '…'`, and must leave all rows as they are. After
+Graph2Eval (Chen et al. 2025), its web part; ours: no language model writes or rates the tasks.
 """
 
 from __future__ import annotations

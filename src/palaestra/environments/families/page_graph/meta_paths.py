@@ -109,7 +109,7 @@ def _row(graph: PageGraph, rng: random.Random) -> Candidate | None:
         return None
     row = rng.choice([one for one in page.rows if _asks(one)])
     key, asked = rng.sample(row, 2)
-    goal = f"{_titled(page)} What is the '{asked.label}' of the row whose '{key.label}' is '{key.value}'?"
+    goal = f"{_titled(page)} {_cell(asked, key)}"
     return _of_rows("row", page, page.rows, key, goal, asked, (page.address,))
 
 
@@ -143,13 +143,9 @@ def _search(graph: PageGraph, rng: random.Random) -> Candidate | None:
     row = rng.choice([one for one in result.rows if _asks(one)])
     key, asked = rng.sample(row, 2)
     typed = edge.gestures[0]
-    goal = (
-        f"{_titled(page)} Fill in its form as `{typed}` says, and send it. Of what is found, what is "
-        f"the '{asked.label}' of the row whose '{key.label}' is '{key.value}'?"
-    )
+    goal = f"{_titled(page)} Fill in its form as `{typed}` says, and send it. {_cell(asked, key)}"
     stops = (address, edge.target)
-    made = _of_rows("search", page, result.rows, key, goal, asked, stops)
-    return made
+    return _of_rows("search", page, result.rows, key, goal, asked, stops)
 
 
 def _open(graph: PageGraph, rng: random.Random) -> Candidate | None:
@@ -207,6 +203,10 @@ def _asks(row: Sequence[Fact]) -> bool:
 def _known(page: Page, key: Fact) -> str:
     host = urlsplit(page.address).netloc
     return f"On {host} there is a page '{page.title}' whose '{key.label}' is '{key.value}'."
+
+
+def _cell(asked: Fact, key: Fact) -> str:
+    return f"What is the '{asked.label}' of the row whose '{key.label}' is '{key.value}'?"
 
 
 def _titled(page: Page) -> str:

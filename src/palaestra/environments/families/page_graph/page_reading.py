@@ -109,7 +109,7 @@ class Reading:
         return found
 
     def _click(self, element: Element) -> tuple[str, ...]:
-        if element.id not in self.words or element.point is None and not element.name:
+        if element.id not in self.words:
             return ()
         return (write_line(Gesture("click", Words(self.words[element.id]))),)
 
