@@ -62,7 +62,9 @@ def measure(name: str, worlds: int) -> None:
     print(f"\n{name}: {worlds} worlds, {pages} pages, {edges} edges, {samples} candidates")
     print(f"left out: {dict(rejected)}")
     print(f"kept: {count}, by meta-path {dict(paths)}")
-    print(f"solved by the walker: {done} of {count} ({wilson(done, count)})")
+    found = wilson(done, count)
+    between = f"{100 * found.low:.1f} to {100 * found.high:.1f} %"
+    print(f"solved by the walker: {done} of {count} ({between})")
     print(f"solved by nothing: {solved['nothing']}, by another answer: {solved['other']}")
     print(f"gestures of a way, mean: {gestures / count:.1f}")
     print(f"processor time of this process: {time.process_time() - begun:.0f} s", flush=True)

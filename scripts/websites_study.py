@@ -67,7 +67,9 @@ def main() -> None:
         ("broken functions found", "found", "broken"),
         ("functions that hold and were called broken", "false alarms", "held"),
     ):
-        print(f"{what}: {counts[part]} of {counts[whole]} ({wilson(counts[part], counts[whole])})")
+        found = wilson(counts[part], counts[whole])
+        between = f"{100 * found.low:.1f} to {100 * found.high:.1f} %"
+        print(f"{what}: {counts[part]} of {counts[whole]} ({between})")
     print(f"processor time of this process: {time.process_time() - begun:.0f} s")
 
 

@@ -121,6 +121,13 @@ FAMILIES: dict[str, Family] = {
         "Apache-2.0",
         ALONE.format("discoveryworld"),
     ),
+    "distractions": Family(
+        "palaestra.environments.families.web.distracted_environment:Distractions",
+        "web",
+        "after Caution for the Environment (Ma et al. 2024)",
+        "tasks on pages with pop-ups, coupons and injected instructions; each action is labelled",
+        "Apache-2.0",
+    ),
     "gymnasium": Family(
         "palaestra.environments.families.gymnasium.environment:Gymnasium",
         "gymnasium",

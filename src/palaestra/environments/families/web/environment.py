@@ -47,7 +47,11 @@ from palaestra.environments.families.apps.shown_changes import ShownChanges
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.web.app_sites import START, AppSites
 from palaestra.environments.families.web.pages.look import LANGUAGES
-from palaestra.environments.families.web.picture_browser import SIZE, PictureBrowser
+from palaestra.environments.families.web.picture_browser import (
+    SIZE,
+    PictureBrowser,
+    sites_by_host,
+)
 from palaestra.environments.families.web.reference import Walk
 from palaestra.environments.families.web.text_browser import TextBrowser
 
@@ -79,7 +83,7 @@ class Web(
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        which, self._level, self._kind, form = parts(name)
+        which, self._level, self._kind, form = self.parts_of(name)
         self._setting = SETTINGS[which]() if which else None
         self._languages = LANGUAGES if form == ABROAD else ("en",)
         self._real = form == BROWSER
@@ -91,6 +95,11 @@ class Web(
         self._said = ""  # what came of the last gesture, beside the page
 
     @classmethod
+    def parts_of(cls, name: str) -> tuple[str, str, str, str]:
+        """Return setting, level, kind and form; see `setting.parts`."""
+        return parts(name)
+
+    @classmethod
     def names(cls) -> list[str]:
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
         heads = [f"{level}{kind}" for level in LEVELS for kind in kinds]
@@ -99,7 +108,7 @@ class Web(
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (_, level, _, form) = super().spec_of(name), parts(name)
+        spec, (_, level, _, form) = super().spec_of(name), cls.parts_of(name)
         turns = 4 + 14 * LEVELS.get(level, 1)
         if form != BROWSER:
             return replace(spec, typical_turns=turns)
@@ -140,7 +149,7 @@ class Web(
         """Open a window on the start page."""
         if not self._real:
             return TextBrowser(sites, HOME)
-        return PictureBrowser(self._working_session(), sites, HOME, seed)
+        return PictureBrowser(self._working_session(), sites_by_host(sites), HOME, seed)
 
     def _working_session(self) -> WebSession:
         session, self._session = self._session, None
@@ -168,7 +177,8 @@ class Web(
         world, saved = self._world, whole(short, self._template())
         world.restore(saved)
         session = self._working_session()
-        browser = PictureBrowser.restored(session, self._sites(world, task), page)
+        hosts = sites_by_host(self._sites(world, task))
+        browser = PictureBrowser.restored(session, hosts, page)
         if browser is None:
             return False
         world.restore(saved)  # the page was asked for again
@@ -230,11 +240,15 @@ class Web(
         calls, answer = found
         fork = world.fork()
         sites = self._sites(fork, self._current())
-        walk = Walk(sites, self._browser.url, self._browser.elements())
+        walk = Walk(sites, *self._place())
         walk.make(calls)
         fork.close()
         gestures = [*walk.gestures, Gesture("answer", text=answer or "")]
         return [Action(write_line(gesture)) for gesture in gestures]
+
+    def _place(self) -> tuple[str, Sequence[Element]]:
+        """Return the address from which the oracle goes on, and what is shown there."""
+        return self._browser.url, self._browser.elements()
 
     def sample_action(self, rng: random.Random) -> Action:
         """Return a click on something, or a word typed into a field."""
