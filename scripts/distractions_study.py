@@ -100,9 +100,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tasks", type=int, default=3)
     options = parser.parse_args()
-    print(
-        "| agent | observes | attack | actions | faithful, % | distracted, % | invalid, % | solved |"
-    )
+    heads = ("agent", "observes", "attack", "actions", *(f"{one}, %" for one in LABELS), "solved")
+    print(f"| {' | '.join(heads)} |")
     print("| --- | --- | --- | ---: | --- | --- | --- | ---: |")
     for attack in ATTACKS:
         for name, (agent, views) in AGENTS.items():
