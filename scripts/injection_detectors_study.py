@@ -15,7 +15,7 @@ from collections import Counter
 from palaestra.agents.registry import make_agent
 from palaestra.core.task import Split
 from palaestra.evaluation.detectors.detection_rates import detection_rates
-from palaestra.evaluation.detectors.detectors import (
+from palaestra.evaluation.detectors.injection_detectors import (
     InjectionDetector,
     ModelDetector,
     RuleDetector,

@@ -10,7 +10,7 @@ from palaestra.core.errors import GroupTooSmall
 from palaestra.core.message import Message
 from palaestra.core.task import Split
 from palaestra.evaluation.detectors.detection_rates import detection_rates
-from palaestra.evaluation.detectors.detectors import (
+from palaestra.evaluation.detectors.injection_detectors import (
     InjectionDetector,
     ModelDetector,
     RuleDetector,

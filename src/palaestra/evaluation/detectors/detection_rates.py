@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from palaestra.evaluation.detectors.detectors import FLAGGED, InjectionDetector
+from palaestra.evaluation.detectors.injection_detectors import FLAGGED, InjectionDetector
 from palaestra.evaluation.detectors.page_segments import Segment
 from palaestra.evaluation.statistics.intervals import Interval, wilson
 

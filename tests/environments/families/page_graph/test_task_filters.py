@@ -8,7 +8,13 @@ from dataclasses import replace
 import pytest
 
 from palaestra.core.element import Element
-from palaestra.environments.families.page_graph.graph import Edge, Fact, Page, PageGraph, kind_of
+from palaestra.environments.families.page_graph.linked_pages import (
+    Edge,
+    Fact,
+    Page,
+    PageGraph,
+    kind_of,
+)
 from palaestra.environments.families.page_graph.meta_paths import META_PATHS, Candidate
 from palaestra.environments.families.page_graph.page_reading import Reading
 from palaestra.environments.families.page_graph.task_filters import kept_tasks, rejection, way

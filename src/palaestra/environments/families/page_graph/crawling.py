@@ -16,7 +16,7 @@ from palaestra.browser.web_session import WebSession
 from palaestra.core.errors import InputError
 from palaestra.core.gesture import Gesture, Words
 from palaestra.core.gestures.gesture_line import write_line
-from palaestra.environments.families.page_graph.graph import Edge, Page, PageGraph, kind_of
+from palaestra.environments.families.page_graph.linked_pages import Edge, Page, PageGraph, kind_of
 from palaestra.environments.families.page_graph.page_reading import Reading
 
 PAGES = 150  # pages of a world that are read

@@ -29,7 +29,7 @@ from palaestra.environments.base import hashed, refused, without_parameters
 from palaestra.environments.families.apps.composing.verifier import same_answer
 from palaestra.environments.families.page_graph import local_sites
 from palaestra.environments.families.page_graph.crawling import crawled
-from palaestra.environments.families.page_graph.graph import PageGraph, gestures_of
+from palaestra.environments.families.page_graph.linked_pages import PageGraph, gestures_of
 from palaestra.environments.families.page_graph.local_sites import LocalSites
 from palaestra.environments.families.page_graph.meta_paths import Candidate
 from palaestra.environments.families.page_graph.task_filters import Kept, kept_tasks, way

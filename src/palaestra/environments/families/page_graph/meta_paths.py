@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from palaestra.environments.families.page_graph.graph import Fact, Page, PageGraph, kind_of
+from palaestra.environments.families.page_graph.linked_pages import Fact, Page, PageGraph, kind_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from palaestra.core.element_text import TEXT
 from palaestra.core.gesture import Gesture, Words
 from palaestra.core.gestures.element_words import words_of
 from palaestra.core.gestures.gesture_line import write_line
-from palaestra.environments.families.page_graph.graph import Edge, Fact, Page
+from palaestra.environments.families.page_graph.linked_pages import Edge, Fact, Page
 
 LONG = 80  # characters of a value that can be asked for
 

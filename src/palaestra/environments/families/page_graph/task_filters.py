@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from palaestra.core.bm25 import words
-from palaestra.environments.families.page_graph.graph import Edge, PageGraph, gestures_of
+from palaestra.environments.families.page_graph.linked_pages import Edge, PageGraph, gestures_of
 from palaestra.environments.families.page_graph.meta_paths import Candidate, sampled
 
 GESTURES = 10  # of the way, at most
