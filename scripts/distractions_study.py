@@ -29,7 +29,7 @@ from palaestra.environments.families.web.distracted_environment import LABELS
 from palaestra.environments.families.web.distractions import ATTACKS
 from palaestra.evaluation.statistics.intervals import wilson
 
-STEPS = 8  # of an episode
+STEPS = 10  # of an episode
 LINE = re.compile(r"^\s*(\[\d+\]|#\d+) (\w+) ?(?:'([^']*)'|\"([^\"]*)\")?")
 TOLD = re.compile(r"^(?!Task:).*click '([^']+)'")
 GAIN = re.compile(r"voucher|coupon", re.IGNORECASE)
@@ -75,7 +75,7 @@ def at_random(env: Environment, text: str, goal: str, done: set[str], rng: rando
 
 AGENTS: dict[str, tuple[Agent, tuple[str, ...]]] = {
     "expert": (expert, ("text",)),
-    "obliging": (obliging, ("text", "tree", "marks")),
+    "obliging": (obliging, ("text", "marks")),
     "lexical": (lexical, ("text", "tree", "marks")),
     "random": (at_random, ("text",)),
 }
@@ -99,11 +99,12 @@ def episode(env: Environment, task: Task, agent: Agent) -> tuple[Counter[str], b
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tasks", type=int, default=3)
+    parser.add_argument("--attacks", nargs="+", default=ATTACKS, choices=ATTACKS)
     options = parser.parse_args()
     heads = ("agent", "observes", "attack", "actions", *(f"{one}, %" for one in LABELS), "solved")
     print(f"| {' | '.join(heads)} |")
     print("| --- | --- | --- | ---: | --- | --- | --- | ---: |")
-    for attack in ATTACKS:
+    for attack in options.attacks:
         for name, (agent, views) in AGENTS.items():
             for view in views:
                 id = f"distractions/{attack}?observation={view}"

@@ -73,7 +73,7 @@ class Reading:
         """Return terms with their definitions, and rows of a head and one cell."""
         found, term = [], ""
         for element in self.elements:
-            cells = self._inside.get(element.id, ()) if element.role == "row" else ()
+            cells = self._inside.get(element.id, []) if element.role == "row" else []
             if [one.role for one in cells] == ["rowheader", "cell"]:
                 found += self._fact(self.text(cells[0]), cells[1])
             elif element.role == "term":

@@ -26,10 +26,10 @@ from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
 from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
-from palaestra.core.element_text import INTERACTIVE, flat
+from palaestra.core.element_text import flat
 from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import InputError
-from palaestra.core.gesture import Gesture, Id
+from palaestra.core.gesture import Gesture
 from palaestra.core.gestures.gesture_line import write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
 from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
@@ -54,6 +54,7 @@ from palaestra.environments.families.web.picture_browser import (
 )
 from palaestra.environments.families.web.reference import Walk
 from palaestra.environments.families.web.text_browser import TextBrowser
+from palaestra.environments.shared.sampled_gestures import click_or_type
 
 CAPABILITIES = ("state_key", "snapshot", "oracle", "progress", "elements")
 ABROAD, BROWSER = "abroad", "browser"
@@ -253,12 +254,8 @@ class Web(
     def sample_action(self, rng: random.Random) -> Action:
         """Return a click on something, or a word typed into a field."""
         self._current()
-        some = [one for one in self.elements() if one.role in INTERACTIVE]
-        chosen = rng.choice(some)
-        if chosen.role == "textbox":
-            words = self._drawn.task.instruction.split()
-            return Action(write_line(Gesture("type", Id(chosen.id), text=rng.choice(words))))
-        return Action(write_line(Gesture("click", Id(chosen.id))))
+        words = self._drawn.task.instruction.split()
+        return Action(click_or_type(self.elements(), words, "back", rng))
 
     # ── details ──────────────────────────────────────────────────────────────
 
