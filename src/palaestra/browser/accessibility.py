@@ -47,8 +47,10 @@ class Document:
     clickable: frozenset[int]  # nodes that listen to clicks
 
 
-def read(tab: Tab, id_of: Callable[[int], str]) -> tuple[list[Element], dict[str, int]]:
-    """Return the elements of a tab's page, and the node of each.
+def read(
+    tab: Tab, id_of: Callable[[int], str]
+) -> tuple[list[Element], dict[str, int], dict[str, str]]:
+    """Return the elements of a tab's page, the node of each, and where links lead, by id.
 
     Args:
         tab: whose page is at rest.
@@ -74,6 +76,7 @@ def read(tab: Tab, id_of: Callable[[int], str]) -> tuple[list[Element], dict[str
         clickable |= document.clickable
     elements: list[Element] = []
     nodes: dict[str, int] = {}
+    links: dict[str, str] = {}
     for node, parent in _walk(tree["nodes"], held, clickable):
         number = node["backendDOMNodeId"]
         id = id_of(number)
@@ -85,7 +88,9 @@ def read(tab: Tab, id_of: Callable[[int], str]) -> tuple[list[Element], dict[str
         if number in points:
             element = replace(element, inside=points[number])
         elements.append(element)
-    return elements, nodes
+        if element.role == "link" and (address := _address(node)):
+            links[id] = address
+    return elements, nodes, links
 
 
 def _walk(
@@ -150,6 +155,12 @@ def element_of_node(
     return Element(
         id, role, _text(node, "name"), _text(node, "value"), tuple(sorted(states)), box, parent
     )
+
+
+def _address(node: Parameters) -> str:
+    """Return the address of a link; empty where a script does what it does."""
+    found = (one for one in node.get("properties", ()) if one["name"] == "url")
+    return next((str(one["value"].get("value", "")) for one in found), "")
 
 
 def _text(node: Parameters, field: str) -> str:

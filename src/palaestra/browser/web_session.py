@@ -62,6 +62,7 @@ class WebSession:
         self.ids: dict[int, str] = {}  # of elements, by the browser's number of their node
         self.named = 0  # how many elements have had an id
         self._nodes: dict[str, int] = {}
+        self._links: dict[str, str] = {}  # addresses, by the ids of elements
         self._answered: dict[str, str] = {}  # addresses of long texts, by their digest
         self._elements: tuple[Element, ...] | None = None
         self._failed = False
@@ -342,7 +343,7 @@ class WebSession:
             many = f"{self.tab.count:,} elements, more than the {MOST:,} that are read"
             said = f"This page has {many}; click on points of its picture."
             return (Element("page", "RootWebArea", said),)
-        found, self._nodes = accessibility.read(self.tab, self._id_of)
+        found, self._nodes, self._links = accessibility.read(self.tab, self._id_of)
         return tuple(found)
 
     def _id_of(self, node: int) -> str:
@@ -372,6 +373,11 @@ class WebSession:
     def node(self, element: Element) -> int:
         """Return the browser's number for an element's node."""
         return self._nodes[element.id]
+
+    def links(self) -> Mapping[str, str]:
+        """Return where the links of the tab in front lead, by the ids of their elements."""
+        self.elements()
+        return {} if self.tab.dialog is not None else self._links
 
     def picture(self) -> bytes:
         """Return what the tab in front shows, or its open dialog, as a PNG."""

@@ -128,6 +128,13 @@ FAMILIES: dict[str, Family] = {
         "Apache-2.0",
         ALONE.format("discoveryworld"),
     ),
+    "distractions": Family(
+        "palaestra.environments.families.web.distracted_environment:Distractions",
+        "web",
+        "after Caution for the Environment (Ma et al. 2024)",
+        "tasks on pages with pop-ups, coupons and injected instructions; each action is labelled",
+        "Apache-2.0",
+    ),
     "gymnasium": Family(
         "palaestra.environments.families.gymnasium.environment:Gymnasium",
         "gymnasium",
@@ -201,6 +208,13 @@ FAMILIES: dict[str, Family] = {
         "two cooks and orders that are due: one dispatcher, or a player per cook",
         "MIT",
         ALONE.format("overcooked"),
+    ),
+    "page-graph": Family(
+        "palaestra.environments.families.page_graph.environment:PageGraphTasks",
+        "",
+        "after Graph2Eval (Chen et al. 2025)",
+        "questions about local sites, sampled from a graph of their pages, in a real browser",
+        "Apache-2.0",
     ),
     "pettingzoo": Family(
         "palaestra.environments.families.pettingzoo.environment:PettingZoo",
@@ -349,5 +363,12 @@ FAMILIES: dict[str, Family] = {
         "after WebLINX (Lù, Kasner and Reddy 2024)",
         "turns of recorded demonstrations: the next action of a navigator who talks with a user",
         "Apache-2.0; the data are not included",
+    ),
+    "websites": Family(
+        "palaestra.environments.families.websites.environment:Websites",
+        "",
+        "after WebGen-Bench (Lu et al. 2025)",
+        "websites of several files to be built, judged by driving each promise in a browser",
+        "Apache-2.0",
     ),
 }

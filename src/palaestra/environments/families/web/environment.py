@@ -26,10 +26,10 @@ from palaestra.browser.installation import browser_program
 from palaestra.browser.shared_browser import new_session
 from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
-from palaestra.core.element_text import INTERACTIVE, flat
+from palaestra.core.element_text import flat
 from palaestra.core.environment import Action, Capability, Observation, Spec, Transition
 from palaestra.core.errors import InputError
-from palaestra.core.gesture import Gesture, Id
+from palaestra.core.gesture import Gesture
 from palaestra.core.gestures.gesture_line import write_line
 from palaestra.core.gestures.gesture_tools import gesture_in
 from palaestra.core.rare_capabilities import Elemental, Pictured, Sampling
@@ -47,10 +47,15 @@ from palaestra.environments.families.apps.shown_changes import ShownChanges
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.web.app_sites import START, AppSites
 from palaestra.environments.families.web.pages.look import LANGUAGES
-from palaestra.environments.families.web.picture_browser import SIZE, PictureBrowser
+from palaestra.environments.families.web.picture_browser import (
+    SIZE,
+    PictureBrowser,
+    sites_by_host,
+)
 from palaestra.environments.families.web.reference import Walk
 from palaestra.environments.families.web.text_browser import TextBrowser
 from palaestra.environments.shared.browser_page import PageTime
+from palaestra.environments.shared.sampled_gestures import click_or_type
 
 CAPABILITIES = ("state_key", "snapshot", "oracle", "progress", "elements")
 ABROAD, BROWSER = "abroad", "browser"
@@ -81,7 +86,7 @@ class Web(
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
-        which, self._level, self._kind, form = parts(name)
+        which, self._level, self._kind, form = self.parts_of(name)
         self._setting = SETTINGS[which]() if which else None
         self._languages = LANGUAGES if form == ABROAD else ("en",)
         self._real = form == BROWSER
@@ -93,6 +98,11 @@ class Web(
         self._said = ""  # what came of the last gesture, beside the page
 
     @classmethod
+    def parts_of(cls, name: str) -> tuple[str, str, str, str]:
+        """Return setting, level, kind and form; see `setting.parts`."""
+        return parts(name)
+
+    @classmethod
     def names(cls) -> list[str]:
         kinds = ("", f"-{CHALLENGE}", f"-{NEW}")
         heads = [f"{level}{kind}" for level in LEVELS for kind in kinds]
@@ -101,7 +111,7 @@ class Web(
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (_, level, _, form) = super().spec_of(name), parts(name)
+        spec, (_, level, _, form) = super().spec_of(name), cls.parts_of(name)
         turns = 4 + 14 * LEVELS.get(level, 1)
         if form != BROWSER:
             return replace(spec, typical_turns=turns)
@@ -144,7 +154,7 @@ class Web(
         """Open a window on the start page."""
         if not self._real:
             return TextBrowser(sites, HOME)
-        return PictureBrowser(self._working_session(), sites, HOME, seed)
+        return PictureBrowser(self._working_session(), sites_by_host(sites), HOME, seed)
 
     def _working_session(self) -> WebSession:
         session, self._session = self._session, None
@@ -172,7 +182,8 @@ class Web(
         world, saved = self._world, whole(short, self._template())
         world.restore(saved)
         session = self._working_session()
-        browser = PictureBrowser.restored(session, self._sites(world, task), page)
+        hosts = sites_by_host(self._sites(world, task))
+        browser = PictureBrowser.restored(session, hosts, page)
         if browser is None:
             return False
         world.restore(saved)  # the page was asked for again
@@ -234,21 +245,21 @@ class Web(
         calls, answer = found
         fork = world.fork()
         sites = self._sites(fork, self._current())
-        walk = Walk(sites, self._browser.url, self._browser.elements())
+        walk = Walk(sites, *self._place())
         walk.make(calls)
         fork.close()
         gestures = [*walk.gestures, Gesture("answer", text=answer or "")]
         return [Action(write_line(gesture)) for gesture in gestures]
 
+    def _place(self) -> tuple[str, Sequence[Element]]:
+        """Return the address from which the oracle goes on, and what is shown there."""
+        return self._browser.url, self._browser.elements()
+
     def sample_action(self, rng: random.Random) -> Action:
         """Return a click on something, or a word typed into a field."""
         self._current()
-        some = [one for one in self.elements() if one.role in INTERACTIVE]
-        chosen = rng.choice(some)
-        if chosen.role == "textbox":
-            words = self._drawn.task.instruction.split()
-            return Action(write_line(Gesture("type", Id(chosen.id), text=rng.choice(words))))
-        return Action(write_line(Gesture("click", Id(chosen.id))))
+        words = self._drawn.task.instruction.split()
+        return Action(click_or_type(self.elements(), words, "back", rng))
 
     # ── details ──────────────────────────────────────────────────────────────
 

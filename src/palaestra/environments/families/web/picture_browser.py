@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from palaestra.browser import page_snapshot
 from palaestra.browser.sites import Request, Response, Site
@@ -18,19 +18,21 @@ SIZE = (1000, 700)  # of the window, in pixels
 class PictureBrowser:
     """A session of the browser, begun at an address of the sites."""
 
-    def __init__(self, session: WebSession, sites: AppSites, url: str, seed: int) -> None:
+    def __init__(self, session: WebSession, sites: Mapping[str, Site], url: str, seed: int) -> None:
         """Begin; what the session held before is forgotten.
 
         Raises:
             EnvironmentFault: the browser crashed or does not answer.
         """
         self._session = session
-        session.begin(_by_host(sites), url, seed)
+        session.begin(sites, url, seed)
 
     @classmethod
-    def restored(cls, session: WebSession, sites: AppSites, saved: bytes) -> PictureBrowser | None:
+    def restored(
+        cls, session: WebSession, sites: Mapping[str, Site], saved: bytes
+    ) -> PictureBrowser | None:
         """Return a window as it was saved; None: it did not come back as it was."""
-        if not page_snapshot.restore(session, _by_host(sites), saved):
+        if not page_snapshot.restore(session, sites, saved):
             return None
         found = cls.__new__(cls)
         found._session = session
@@ -62,7 +64,8 @@ class PictureBrowser:
         return self._session.picture()
 
 
-def _by_host(sites: AppSites) -> dict[str, Site]:
+def sites_by_host(sites: AppSites) -> dict[str, Site]:
+    """Return who answers the browser's requests, by host."""
     return dict.fromkeys((START, *sites.by_host), _site(sites))
 
 

@@ -1,0 +1,1 @@
+"""Tasks sampled from a graph of the pages of local sites."""

@@ -1,0 +1,1 @@
+"""Websites to be built, judged by driving what they promise in a browser."""

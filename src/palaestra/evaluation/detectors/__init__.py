@@ -1,0 +1,1 @@
+"""Detectors of prompt injections in the text of pages, and what they find."""
