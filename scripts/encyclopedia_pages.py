@@ -1,8 +1,8 @@
 """The encyclopedia of the atlas read as text, and two kinds of tasks in it.
 
 The pages are those of `sites/world-…` (242 countries with eight sections each, of the CIA World
-Factbook), answered by the same site and read by the text browser of `web/…`: a page is there in
-milliseconds, which a search of thousands of page loads needs.
+Factbook), answered by the same site and read as text as by the text browser of `web/…`: a page is
+there in a millisecond, which a search of thousands of page loads needs.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import random
 import re
 from collections.abc import Mapping
 from functools import cache
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 from palaestra.browser.sites import Request
 from palaestra.core.element_text import flat
 from palaestra.core.environment import Action, Observation, Transition
-from palaestra.core.errors import InputError
-from palaestra.core.gestures.gesture_tools import gesture_in
 from palaestra.core.task import Task
 from palaestra.environments.base import Adapter, hashed, refused
 from palaestra.environments.families.real_sites.atlas.countries import (
@@ -33,7 +31,6 @@ from palaestra.environments.families.real_sites.atlas.encyclopedia import (
 )
 from palaestra.environments.families.web.pages.app_site import AppSite, Page
 from palaestra.environments.families.web.pages.page_reader import PageReader
-from palaestra.environments.families.web.text_browser import TextBrowser
 from palaestra.sandbox import interpreter
 from palaestra.sandbox.base import Limits
 from palaestra.sandbox.factory import open_sandbox
@@ -82,9 +79,8 @@ class OpenSections(Adapter, capabilities={"state_key", "snapshot"}, typical_turn
         self.wanted = [(name, rng.choice(SECTIONS)) for name in names]
 
     def _act(self, action: Action) -> Transition:
-        clicked = re.fullmatch(r"\s*click \[(\d+)\]\s*", action.text)
-        link = page_at(self.url)[1].get(clicked[1]) if clicked else None
-        if link is None or PAGES.respond("GET", link) is None:
+        link = clicked(self.url, action.text)
+        if link is None:
             return refused("That is no link to another page of the encyclopedia.")
         self.url = link
         name, section = self.wanted[self.opened]
@@ -104,6 +100,68 @@ class OpenSections(Adapter, capabilities={"state_key", "snapshot"}, typical_turn
         self._draw(self._current())
 
 
+class Research(Adapter, typical_turns=40):
+    """A sum over countries that a file lists, of numbers that the encyclopedia has."""
+
+    instructions = (
+        "You answer a question with an encyclopedia (search NAME, click [id]), files (read NAME) "
+        "and Python (python CODE). At the end: answer NUMBER."
+    )
+    COUNTRIES = 3
+    FACT = FACTS["population"]
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self._box = open_sandbox("auto", interpreter.settings("auto", Limits(seconds=3600.0)))
+        self._python = interpreter.Interpreter(self._box)
+
+    def _begin(self, task: Task) -> Observation:
+        rng = random.Random(f"research {task.id} {task.seed}")
+        numbers = {name: one.number("population") for name, one in countries().items()}
+        known = [name for name, number in numbers.items() if number is not None]
+        weights = {name: rng.randint(2, 9) for name in rng.sample(known, self.COUNTRIES)}
+        self._file = "\n".join(["country,weight", *(f"{n},{w}" for n, w in weights.items())])
+        self.right = sum(int(numbers[name] or 0) * weight for name, weight in weights.items())
+        self.url = f"{HOST}/"
+        return Observation(
+            f"Question: for the countries in list.csv, what is the sum of '{self.FACT.label}' "
+            f"(section '{self.FACT.section}' of the encyclopedia) times weight?"
+        )
+
+    def _act(self, action: Action) -> Transition:
+        verb, _, rest = action.text.strip().partition(" ")
+        match verb:
+            case "answer":
+                right = rest == str(self.right)
+                return Transition(
+                    Observation("Over."), float(right), terminated=True, success=right
+                )
+            case "read":
+                found = self._file if rest == "list.csv" else f"There is no file {rest}."
+                return Transition(Observation(found))
+            case "python":  # each time with nothing defined
+                return Transition(Observation(str(self._python.run(f"exec({rest!r}, {{}})"))))
+            case "search":
+                self.url = f"{HOST}/search?{urlencode({'query': rest})}"
+            case _:
+                link = clicked(self.url, action.text)
+                if link is None:
+                    return refused("That is neither a link of the page nor another action.")
+                self.url = link
+        return Transition(Observation(page_at(self.url)[0]))
+
+    def close(self) -> None:
+        self._python.close()
+        self._box.close()
+
+
+def clicked(url: str, action: str) -> str | None:
+    """Return the address to which a click leads from a page of the encyclopedia, if to another."""
+    found = re.fullmatch(r"\s*click \[(\d+)\]\s*", action)
+    link = page_at(url)[1].get(found[1]) if found else None
+    return None if link is None or PAGES.respond("GET", link) is None else link
+
+
 @cache
 def page_at(url: str) -> tuple[str, Mapping[str, str]]:
     """Return a page as text, and the addresses of its links by their ids."""
@@ -112,58 +170,3 @@ def page_at(url: str) -> tuple[str, Mapping[str, str]]:
     nodes = PageReader(page.html).nodes
     links = {node.id: urljoin(url, node.link) for node in nodes if node.link}
     return f"{url}\n{flat([node.element() for node in nodes])}", links
-
-
-class Research(Adapter, typical_turns=40):
-    """A sum over countries that a file lists, of numbers that the encyclopedia has."""
-
-    instructions = (
-        "You answer a question with an encyclopedia (click [id], type [id] 'text' clear), files "
-        "(read NAME) and Python (python CODE). At the end: answer NUMBER."
-    )
-    COUNTRIES = 3
-    FACT = "population"
-
-    def _begin(self, task: Task) -> Observation:
-        rng = random.Random(f"research {task.id} {task.seed}")
-        known = [name for name, one in countries().items() if one.number(self.FACT) is not None]
-        shares = {name: rng.randint(2, 9) for name in rng.sample(known, self.COUNTRIES)}
-        self._file = "\n".join(["country,weight", *(f"{n},{w}" for n, w in shares.items())])
-        numbers = {name: countries()[name].number(self.FACT) or 0 for name in shares}
-        self.right = sum(int(numbers[name]) * weight for name, weight in shares.items())
-        self._browser = TextBrowser(PAGES, f"{HOST}/")
-        fact = FACTS[self.FACT]
-        return Observation(
-            f"Question: for the countries in list.csv, what is the sum of '{fact.label}' (section "
-            f"'{fact.section}' of the encyclopedia) times weight?\n{page_of(self._browser)}"
-        )
-
-    def _act(self, action: Action) -> Transition:
-        verb, _, rest = action.text.partition(" ")
-        if verb == "answer":
-            right = rest.strip() == str(self.right)
-            return Transition(Observation("Over."), float(right), terminated=True, success=right)
-        if verb == "read":
-            found = self._file if rest == "list.csv" else f"There is no file {rest}."
-            return Transition(Observation(found))
-        if verb == "python":
-            return Transition(Observation(self._ran(rest)))
-        try:
-            self._browser.do(gesture_in(action))
-        except InputError as wrong:
-            return refused(str(wrong))
-        return Transition(Observation(page_of(self._browser)))
-
-    def _ran(self, code: str) -> str:
-        """Run code in a sandbox; each run begins with nothing defined."""
-        box = open_sandbox("auto", interpreter.settings("auto", Limits(seconds=20.0)))
-        python = interpreter.Interpreter(box)
-        try:
-            return str(python.run(code))
-        finally:
-            python.close()
-            box.close()
-
-
-def page_of(browser: TextBrowser) -> str:
-    return f"{browser.url}\n{flat(browser.elements())}"

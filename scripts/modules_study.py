@@ -2,13 +2,13 @@
 
     python scripts/modules_study.py FOLDER [--tasks 100]
 
-A question names a file of countries and weights, and asks for the weighted sum of their populations
-(`encyclopedia_pages.Research`): a module reads the file, one searches the encyclopedia, one runs
-Python in a sandbox. No language model is used. Every role is played by a rule that sees no more than
-its prompt, and slips with a stated probability: the web module takes the number of another line, the
-file module misses a line, the code module leaves a weight out. The reviewer compares what a run
-reports, line by line: it sees a wrong label and a missing country, and not what the code did. So the
-success of one run is known, and with retries and without votes it is known, too.
+A question names a file of countries and weights, and asks for the weighted sum of their
+populations (`encyclopedia_pages.Research`): a module reads the file, one searches the encyclopedia,
+one runs Python in a sandbox. No language model is used. Every role is played by a rule that sees no
+more than its prompt, and slips with a stated probability: the web module takes the number of
+another line, the file module misses a line, the code module leaves a weight out. The reviewer
+compares what a run reports, line by line: it sees a wrong label and a missing country, and not what
+the code did. So the success of one run, without votes, is a formula.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import json
 import random
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -32,20 +33,19 @@ from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.session import Session
 from palaestra.core.task import Task
 from palaestra.evaluation.statistics.intervals import wilson
-from palaestra.environments.families.real_sites.atlas.countries import FACTS
 from palaestra.models.scripted.scripted_model import given_generation
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.store.exchange.chat_jsonl import write_chat
 
 WEB, FILE, CODE = 0.1, 0.1, 0.15  # the probabilities of a slip, for each piece of work
 RETRIES = 2
-FACT = FACTS["population"]
+FACT = Research.FACT
+VOTES = 3
 AGENTS = {
     "one run": "modules",
     f"{RETRIES} retries": f"modules?retries={RETRIES}",
-    "3 votes": "modules?votes=3",
-    "5 votes": "modules?votes=5",
-    f"{RETRIES} retries, 5 votes": f"modules?retries={RETRIES}&votes=5",
+    f"{VOTES} votes": f"modules?votes={VOTES}",
+    f"{RETRIES} retries, {VOTES} votes": f"modules?retries={RETRIES}&votes={VOTES}",
 }
 
 
@@ -98,19 +98,15 @@ def web(messages: Sequence[Message], rng: random.Random) -> str:
     name, done = messages[1].text, (len(messages) - 2) // 2
     page = messages[-1].text
     if done == 0:
-        return "Action: click 'Encyclopedia'"
-    if done == 1:
-        return f"Action: type 'Article' {name!r} clear"
-    if done == 2:
-        return f"Action: click {re.findall(r'^(.[0-9]+.) button', page, re.M)[0]}"
-    if done in (3, 4):
-        wanted = name if done == 3 else FACT.section
+        return f"Action: search {name}"
+    if done < 3:
+        wanted = name if done == 1 else FACT.section
         links = re.findall(r"""^(\[\d+\]) link ['"](.*)['"]$""", page, re.M)
         return f"Action: click {next(id for id, text in links if text == wanted)}"
     lines = page.split("\n")
     facts = [
         (label, number[1].replace(",", ""))
-        for label, text in zip(lines, lines[1:], strict=False)
+        for label, text in pairwise(lines)
         if (number := re.match(r"([\d,]+)(?: |$)", text)) and not label[0].isdigit()
     ]
     right = next(fact for fact in facts if fact[0] == FACT.label)

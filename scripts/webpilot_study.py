@@ -1,12 +1,12 @@
 """Subtasks with a tree search each against flat searches (docs/results/search.md).
 
-    python scripts/webpilot_study.py [--tasks 60] [--split train] [--loads 60,120,240] [--agents "A;B"]
+    python scripts/webpilot_study.py [--tasks 60] [--split train] [--loads 120,240] [--agents "A;B"]
 
 Tasks are to open three sections of articles of the encyclopedia, one after the other
 (`encyclopedia_pages.py`). All agents load at most as many pages in trials, and take as many turns.
-No language model is used: the model of all roles is a rule that reads words. It proposes links, at
-random, those that share words with what it is asked to do more often; it divides a task at "; then";
-and it values a page by the words that it shows. It knows neither the site nor the solution.
+No language model is used: the model of all roles is a rule that reads words. It proposes links at
+random, and those that share words with what it is asked to do more often; it divides a task at
+"; then"; and it values a page by the words that it shows. It knows neither site nor solution.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def main() -> None:
     )
     parser.add_argument("--tasks", type=int, default=60)
     parser.add_argument("--split", choices=["train", "test"], default="test")
-    parser.add_argument("--loads", default="60,120,240")
+    parser.add_argument("--loads", default="120,240")
     parser.add_argument("--agents", default=";".join(AGENTS))
     asked = parser.parse_args()
     print("| loads in trials, at most | agent | success % [95 %] | calls | pages loaded |")

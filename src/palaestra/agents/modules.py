@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -26,10 +26,11 @@ from pydantic import Field
 from palaestra.agents.search.base import Count
 from palaestra.agents.search.scorers import transcript
 from palaestra.core.agent import Agent
-from palaestra.core.environment import Action, Transition
+from palaestra.core.environment import Action
 from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.model import Generation
 from palaestra.core.session import Session
+from palaestra.core.trial import Trial
 
 MAIN = (
     "You do the task with modules: {}. Reply with one line: NAME: what the module is to do; or "
@@ -53,12 +54,8 @@ class Run:
     """One whole run, up to its last action, which is not taken."""
 
     talk: list[Message]  # of the main agent
-    steps: list[tuple[str, Generation, Transition]] = field(default_factory=list)
+    steps: list[tuple[str, Generation]] = field(default_factory=list)
     last: tuple[str, Generation] | None = None  # None: it came to no end
-    over: bool = False  # the episode or the trial has ended
-
-
-Act = Callable[[str, Generation], Awaitable[Transition]]
 
 
 class ModulesAgent(Agent):
@@ -83,55 +80,50 @@ class ModulesAgent(Agent):
         self.modules = [role for role in self.roles if role != "reviewer"]
 
     async def run(self, session: Session) -> None:
-        if self.retries == 0 and self.votes == 1:
-
-            async def act(action: str, by: Generation) -> Transition:
-                return await session.act(action, by=by)
-
-            run = await self._whole_run(session, act, lambda: session.over)
-        else:
-            run = await self._chosen(session)
-            for action, by, seen in run.steps:
-                if await session.act(action, by=by) != seen or session.over:
-                    break
-        if run.last is not None and not session.over:
-            await session.act(run.last[0], by=run.last[1])
-
-    async def _chosen(self, session: Session) -> Run:
-        runs: list[Run] = []
-        for _ in range(self.votes):
-            objection = ""
-            for _ in range(self.retries + 1):
-                async with session.trial() as trial:
-
-                    async def act(action: str, by: Generation) -> Transition:
-                        return await trial.act(action)  # noqa: B023
-
-                    run = await self._whole_run(session, act, lambda: trial.over, objection)  # noqa: B023
-                if self.retries == 0:
-                    break
-                asked = [system(REVIEW), user(transcript(run.talk[1:]))]
-                verdict = (await session.generate(asked, role="reviewer")).text.strip()
-                if verdict.lower().startswith("yes"):
-                    break
-                objection = OBJECTION + verdict
-            runs.append(run)
-        counted = Counter(run.last[0] for run in runs if run.last is not None)
-        if not counted:
-            return runs[0]
-        winner = counted.most_common(1)[0][0]
-        return next(run for run in runs if run.last is not None and run.last[0] == winner)
-
-    async def _whole_run(
-        self, session: Session, act: Act, over: Callable[[], bool], objection: str = ""
-    ) -> Run:
         assert session.observation is not None
-        told = MAIN.format(", ".join(self.modules))
-        first = session.observation.text + objection
-        run = Run([system(f"{session.instructions}\n\n{told}"), user(first)])
-        for _ in range(self.pieces):
-            if run.over:
+        seen = session.observation.text
+        while not session.over:
+            run = await self._run(session, seen)
+            if run.last is None or session.over:
+                return
+            seen = (await session.act(run.last[0], by=run.last[1])).observation.text
+
+    async def _run(self, session: Session, seen: str) -> Run:
+        """Do the task up to its last action, from what is seen now."""
+        if self.retries == 0 and self.votes == 1:
+            return await self._whole_run(session, None, seen)
+        run = await self._chosen(session, seen)
+        for action, by in run.steps:
+            await session.act(action, by=by)
+        return run
+
+    async def _chosen(self, session: Session, seen: str) -> Run:
+        """Return the first run with the most frequent last action."""
+        runs = [await self._accepted(session, seen) for _ in range(self.votes)]
+        counted = Counter(run.last[0] for run in runs if run.last is not None)
+        winner = counted.most_common(1)[0][0] if counted else None
+        return next(run for run in runs if (run.last and run.last[0]) == winner)
+
+    async def _accepted(self, session: Session, seen: str) -> Run:
+        """Return the first run that the reviewer accepts, or else the last one."""
+        objection = ""
+        for left in range(self.retries, -1, -1):
+            async with session.trial() as trial:
+                run = await self._whole_run(session, trial, seen + objection)
+            if left == 0:
                 break
+            asked = [system(REVIEW), user(transcript(run.talk[1:]))]
+            verdict = (await session.generate(asked, role="reviewer")).text.strip()
+            if verdict.lower().startswith("yes"):
+                break
+            objection = OBJECTION + verdict
+        return run
+
+    async def _whole_run(self, session: Session, trial: Trial | None, seen: str) -> Run:
+        """Run the task up to its last action: in the episode, or in a trial."""
+        told = MAIN.format(", ".join(self.modules))
+        run = Run([system(f"{session.instructions}\n\n{told}"), user(seen)])
+        for _ in range(self.pieces):
             reply = await session.generate(run.talk)
             run.talk.append(reply.message)
             name, what = _parsed(reply.text)
@@ -140,18 +132,14 @@ class ModulesAgent(Agent):
                 break
             report = UNREAD + told
             if name in self.modules:
-                report = await self._piece(session, act, over, run, name, what)
+                report = await self._piece(session, trial, run, name, what)
             run.talk.append(user(report))
+            if (trial or session).over:
+                break
         return run
 
     async def _piece(
-        self,
-        session: Session,
-        act: Act,
-        over: Callable[[], bool],
-        run: Run,
-        name: str,
-        what: str,
+        self, session: Session, trial: Trial | None, run: Run, name: str, what: str
     ) -> str:
         """Let a module do a piece of work; return its report."""
         told = MODULE.format(name)
@@ -163,14 +151,13 @@ class ModulesAgent(Agent):
                 return f"{name}: {said}"
             seen = UNREAD + told
             if kind == "action":
-                done = await act(said, reply)
-                run.steps.append((said, reply, done))
-                run.over = over()
-                if run.over:
-                    return ""
+                done = await (trial.act(said) if trial else session.act(said, by=reply))
+                run.steps.append((said, reply))
                 seen = done.observation.text
             talk += [assistant(reply.text), user(seen)]
-        return f"{name}: {self.actions} actions did not do it."
+            if (trial or session).over:
+                break
+        return f"{name}: it came to no end."
 
     def answer(self, messages: Sequence[Message], actions: Sequence[Action]) -> str:
         """Give each action but the last to the first module, and accept every run."""
@@ -180,8 +167,11 @@ class ModulesAgent(Agent):
         if MODULE.format(self.modules[0]) in told:
             return f"Action: {asked}" if len(messages) == 2 else "Report: done"
         if len(actions) == 1:
-            return f"Finish: {actions[0].text}"
+            return self.phrase(actions[0])
         return f"{self.modules[0]}: {actions[0].text}"
+
+    def phrase(self, action: Action) -> str:
+        return f"Finish: {action.text}"
 
 
 def _parsed(text: str) -> tuple[str, str]:

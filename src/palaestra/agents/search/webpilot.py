@@ -6,10 +6,10 @@ descends by UCT, asks for one more action where the tree may still widen, and tr
 for the subtask only. After a search the agent takes the actions to the best state. If the subtask
 was not completed, the planner reflects on what happened and writes the rest of the plan again.
 
-Source: Zhang et al. 2024 (WebPilot): subtasks with reflective adjustment, the two values, reflection
-on siblings (a prompt tells what was tried in the same state), and values that are backed up as the
-maximum. Progressive widening (Coulom 2007) stands in for the paper's bound on children, and the
-value is observed after the action, not simulated.
+Source: Zhang et al. 2024 (WebPilot): subtasks with reflective adjustment, the two values,
+reflection on siblings (a prompt tells what was tried in the same state), and values that are backed
+up as the maximum. Ours: progressive widening (Coulom 2007), and judging the state that an action
+led to, where the paper also simulates ahead.
 """
 
 from __future__ import annotations
