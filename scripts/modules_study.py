@@ -105,9 +105,9 @@ def web(messages: Sequence[Message], rng: random.Random) -> str:
         return f"Action: click {next(id for id, text in links if text == wanted)}"
     lines = page.split("\n")
     facts = [
-        (label, number[1].replace(",", ""))
+        (label, digits[1].replace(",", ""))
         for label, text in pairwise(lines)
-        if (number := re.match(r"([\d,]+)(?: |$)", text)) and not label[0].isdigit()
+        if (digits := re.match(r"([\d,]+)(?: |$)", text)) and not label[0].isdigit()
     ]
     right = next(fact for fact in facts if fact[0] == FACT.label)
     others = [fact for fact in facts if fact != right]

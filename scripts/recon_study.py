@@ -18,7 +18,7 @@ import argparse
 import asyncio
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -50,7 +50,7 @@ from palaestra.sandbox.function_library import Library
 
 ERROR, TURNS = 0.2, 12
 LINE = re.compile(r"^\s*(\[\d+\]) (link|button|checkbox|radio|textbox|combobox|tab) ?(.*)$", re.M)
-CHANGES = {"": str, ".upper()": str.upper, ".lower()": str.lower}
+CHANGES: dict[str, Callable[[str], str]] = {"": str, ".upper()": str.upper, ".lower()": str.lower}
 ROLES = (" link", " button", " checkbox", " radio")  # that a locator adds to words
 
 
