@@ -23,13 +23,23 @@ from encyclopedia_pages import OpenSections
 
 from palaestra.agents.numbered_plan import numbered
 from palaestra.agents.registry import make_agent
-from palaestra.agents.search.webpilot import AGAIN, NOW, PLAN, VALUE, WHOLE
+from palaestra.agents.search.scorers import ended
+from palaestra.agents.search.tree import Node
+from palaestra.agents.search.webpilot import (
+    AGAIN,
+    NOW,
+    PLAN,
+    VALUE,
+    WHOLE,
+    effect_and_potential,
+)
 from palaestra.core.budget import Budget
 from palaestra.core.episode import Key
 from palaestra.core.message import Message
 from palaestra.core.model import Generation, Model, Prompt
 from palaestra.core.session import Session
 from palaestra.core.task import Task
+from palaestra.core.trial import Trial
 from palaestra.evaluation.statistics.intervals import wilson
 from palaestra.models.scripted.scripted_model import given_generation
 from palaestra.rollout.guarded_environment import LocalEnvironment
@@ -37,7 +47,7 @@ from palaestra.rollout.guarded_environment import LocalEnvironment
 SHARPNESS = 3.0  # a link with n words of the goal is e^(3n) times as likely
 LINKED = 0.6  # what a word is worth that a link says, beside one of a page that is open
 TURNS = 40
-VALUED = "scorer=palaestra.agents.search.webpilot:for_whole_task"
+VALUED = "scorer=webpilot_study:for_whole_task"
 AGENTS = {
     "no search": "direct",
     "best-first, 4 proposals": f"best_first?budget=8&samples=4&depth=8&{VALUED}",
@@ -125,6 +135,13 @@ def promise(page: str, part: tuple[str, str, str]) -> float:
     wanted = words(" ".join(part))
     found = sum(1.0 if w in texts else LINKED if w in links else 0.0 for w in wanted)
     return 0.9 * found / len(wanted)
+
+
+async def for_whole_task(session: Session, trial: Trial, node: Node) -> float:
+    """Value a state for the whole task: the scorer of flat searches."""
+    if ended(node):
+        return 1.0 if node.solved else -1.0
+    return sum(await effect_and_potential(session, node, WHOLE)) / 2
 
 
 async def run(name: str, loads: int, tasks: int, split: str) -> tuple[list[bool], float, float]:

@@ -120,13 +120,6 @@ def test_a_state_that_was_known_is_worth_nothing_to_its_parents() -> None:
     assert root.visits == 3
 
 
-def test_the_scorer_for_other_searches_is_the_mean_of_both_values() -> None:
-    scorer = "palaestra.agents.search.webpilot:for_whole_task"
-    episode = roll_out(f"best_first?budget=8&samples=8&scorer={scorer}", cautious)
-    assert episode.outcome.solved
-    assert all(webpilot.WHOLE in text for text in judged(episode))
-
-
 def test_an_expert_that_errs_plans_searches_and_judges_on_pages() -> None:
     environment, agent = registry.make("web/easy"), make_agent("webpilot?iterations=12")
     task = registry.tasks("web/easy").take(Split.TEST, 1)[0]

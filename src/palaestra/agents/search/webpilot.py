@@ -184,13 +184,6 @@ async def effect_and_potential(session: Session, node: Node, subtask: str) -> tu
     return effect, potential
 
 
-async def for_whole_task(session: Session, trial: Trial, node: Node) -> float:
-    """Value a state for the whole task: a scorer by which other searches can be compared."""
-    if ended(node):
-        return 1.0 if node.solved else -1.0
-    return sum(await effect_and_potential(session, node, WHOLE)) / 2
-
-
 def _changed(asked: str) -> bool:
     """Return whether the last observation of a transcript differs from the one before it."""
     *_, before, after = ["", *re.split(r"^> .*$", asked, flags=re.MULTILINE)]
