@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 NEEDED = {  # options without which there is none
     "beliefs": "beliefs?partner=robot2",
     "procedure": f"procedure?file={HERE}/free.toml",
+    "recon": f"recon?library={HERE}/no_functions.jsonl",
 }
 SILENT = {"mcts"}  # asks no model without other players
 NAMES = [

@@ -40,6 +40,7 @@ AGENTS: dict[str, str] = {
     "ltl": "palaestra.agents.constraints.ltl:LTLAgent",
     "mcts": "palaestra.agents.search.mcts:MctsAgent",
     "meta": "palaestra.agents.meta_plan:MetaAgent",
+    "modules": "palaestra.agents.modules:ModulesAgent",
     "occam": "palaestra.agents.occam:OccamAgent",
     "outside": "palaestra.gateway.program_agents:OutsideAgent",
     "personas": "palaestra.agents.personas:PersonasAgent",
@@ -51,6 +52,7 @@ AGENTS: dict[str, str] = {
     "rci": "palaestra.agents.rci:RciAgent",
     "react": "palaestra.agents.react:ReActAgent",
     "recall": "palaestra.agents.memory.recall:RecallAgent",
+    "recon": "palaestra.agents.memory.recon:ReconAgent",
     "recursive": "palaestra.agents.recursive:RecursiveAgent",
     "refine": "palaestra.agents.refine:RefineAgent",
     "reflexion": "palaestra.agents.reflexion:ReflexionAgent",
@@ -64,6 +66,7 @@ AGENTS: dict[str, str] = {
     "tools": "palaestra.agents.function_calling:ToolsAgent",
     "verify": "palaestra.agents.verify:VerifyAgent",
     "vote": "palaestra.agents.vote:VoteAgent",
+    "webpilot": "palaestra.agents.search.webpilot:WebPilotAgent",
 }
 
 

@@ -12,7 +12,6 @@ fresh interpreter, and can be called in later episodes (DynaSaur, Alita; see `li
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -28,14 +27,9 @@ from palaestra.core.session import Session
 from palaestra.sandbox import interpreter
 from palaestra.sandbox.base import Limits
 from palaestra.sandbox.factory import open_sandbox
-from palaestra.sandbox.function_library import (
-    VERSION_COMMENT,
-    Function,
-    Library,
-    checks,
-    last_function,
-)
-from palaestra.sandbox.interpreter import Asked, Done, Interpreter
+from palaestra.sandbox.function_library import VERSION_COMMENT, Function, Library
+from palaestra.sandbox.interpreter import Asked, Interpreter
+from palaestra.sandbox.tested_functions import keep_tested
 
 
 class CodeAgent(Agent):
@@ -80,7 +74,9 @@ class CodeAgent(Agent):
                     return
                 if cell is not None and (test := block(reply.text, "test")) is not None:
                     fresh = Interpreter(box, seconds=self.seconds)
-                    seen += "\n" + await asyncio.to_thread(self._keep, fresh, known, cell, test)
+                    seen += "\n" + await asyncio.to_thread(
+                        keep_tested, self.library, fresh, known, cell, test
+                    )
                 if session.tools != offered:
                     offered = session.tools
                     seen += NOW + Calls(offered).signatures
@@ -132,20 +128,3 @@ class CodeAgent(Agent):
         if self.library is None:
             return []
         return self.library.with_versions(VERSION_COMMENT.findall(instructions.partition(KNOWN)[2]))
-
-    def _keep(self, fresh: Interpreter, known: Sequence[Function], cell: str, test: str) -> str:
-        """Keep the function that the cell defines if its test passes; return the result as text."""
-        found = last_function(cell)
-        if self.library is None or found is None:
-            return "Nothing was kept: there is no library, or the block defines no function."
-        name, source = found
-        if not checks(test, name):
-            return f"{name} was not kept: its test asserts nothing about it."
-        try:
-            for part in (*(function.source for function in known), source, test):
-                done: Done = fresh.run(part)
-                if done.error:
-                    return f"{name} was not kept:\n{done.error}"
-        finally:
-            fresh.close()
-        return f"Kept {name} as version {self.library.keep(name, source, test).version}."
