@@ -10,7 +10,7 @@ from palaestra.browser.web_gestures import do
 from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
 from palaestra.core.gesture import Gesture
-from palaestra.environments.families.web.app_sites import START, AppSites
+from palaestra.environments.families.web.app_sites import START, Sites
 
 SIZE = (1000, 700)  # of the window, in pixels
 
@@ -18,7 +18,7 @@ SIZE = (1000, 700)  # of the window, in pixels
 class PictureBrowser:
     """A session of the browser, begun at an address of the sites."""
 
-    def __init__(self, session: WebSession, sites: AppSites, url: str, seed: int) -> None:
+    def __init__(self, session: WebSession, sites: Sites, url: str, seed: int) -> None:
         """Begin; what the session held before is forgotten.
 
         Raises:
@@ -28,7 +28,7 @@ class PictureBrowser:
         session.begin(_by_host(sites), url, seed)
 
     @classmethod
-    def restored(cls, session: WebSession, sites: AppSites, saved: bytes) -> PictureBrowser | None:
+    def restored(cls, session: WebSession, sites: Sites, saved: bytes) -> PictureBrowser | None:
         """Return a window as it was saved; None: it did not come back as it was."""
         if not page_snapshot.restore(session, _by_host(sites), saved):
             return None
@@ -62,11 +62,11 @@ class PictureBrowser:
         return self._session.picture()
 
 
-def _by_host(sites: AppSites) -> dict[str, Site]:
+def _by_host(sites: Sites) -> dict[str, Site]:
     return dict.fromkeys((START, *sites.by_host), _site(sites))
 
 
-def _site(sites: AppSites) -> Site:
+def _site(sites: Sites) -> Site:
     def answer(request: Request) -> Response:
         page = sites.respond(request.method, request.address, request.body.decode())
         if page is None:
