@@ -25,7 +25,7 @@ from palaestra.training.run import vocabulary_texts
 from recipes.classical import waker
 from recipes.classical.procedure_cloning import KINDS, Maze, Solver, beside
 
-FOLDERS = ("agents", "classical", "worlds")  # in `procedures` are states of an agent
+FOLDERS = ("agents", "classical", "web", "worlds")  # in `procedures` are states of an agent
 ROOT = Path(__file__).parents[2] / "recipes"
 RECIPES = [path for of in FOLDERS for path in sorted((ROOT / of).glob("*.toml"))]
 PIPELINES = sorted((ROOT / "stages").glob("*.toml"))

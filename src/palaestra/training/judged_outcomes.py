@@ -1,7 +1,8 @@
 """Episodes with the outcomes that a judge, or a learned predictor of success, gives them.
 
 So every rule that filters, weighs, pairs or labels episodes can learn from a judge's verdicts
-(Pan et al. 2024, autonomous evaluation; Zhou et al. 2024, PAE).
+(Pan et al. 2024, autonomous evaluation; Zhou et al. 2024, PAE). How often they are the true outcome
+is recorded beside them, and never learned from.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from palaestra.evaluation.judges import stored_verdicts
 from palaestra.evaluation.judges.verdict import PASS
 from palaestra.learning.data.examples.example import usable
 from palaestra.learning.data.rows import rows_of
+from palaestra.runtime.progress import percent
 from palaestra.training.reward_models import saved_model
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 
 JUDGED = "judged/"  # documents: under which name a stage has stored its verdicts
+AGREEMENT = "agreement/"  # documents: how often the verdicts that a stage gave or read were right
 
 
 def with_judged_outcomes(
@@ -56,7 +59,35 @@ def _by_model(
     wholes = [rows_of(episode, speaker)[-1].tokens for episode in known]
     for episode, logit in zip(known, model.scores(wholes), strict=True):
         found.append(_judged_as(episode, 1 / (1 + math.exp(-logit)) >= PASS))
+    record_agreement(context, record, known, [one.outcome.solved for one in found])
     return found
+
+
+def record_agreement(
+    context: RunContext, judge: str, episodes: Sequence[Episode], passed: Sequence[bool]
+) -> None:
+    """Record and report how often a judge's verdicts are the true outcomes.
+
+    Args:
+        context: of the stage that judges or reads the verdicts.
+        judge: its name, or that of the stage that learned to predict success.
+        episodes: with their true outcomes.
+        passed: the verdict on each.
+    """
+    both = [(e.outcome.solved, verdict) for e, verdict in zip(episodes, passed, strict=True)]
+    found = {
+        "episodes": len(both),
+        "agreed": sum(solved == verdict for solved, verdict in both),
+        "solved": sum(solved for solved, _ in both),
+        "passed": sum(passed),
+        "passed_and_solved": sum(solved and verdict for solved, verdict in both),
+    }
+    context.store.put(AGREEMENT + context.record, found)
+    agreed = percent(found["agreed"] / len(both)) if both else "none"
+    context.reporter.say(
+        f"{context.record}: {judge} agrees with {agreed} of the true outcomes; of "
+        f"{found['passed']} episodes that it passed {found['passed_and_solved']} succeeded"
+    )
 
 
 def _judged_as(episode: Episode, solved: bool) -> Episode:

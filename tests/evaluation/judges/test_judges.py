@@ -38,7 +38,7 @@ from tests.evaluation.attribution.worlds import (
     roll_out,
     worlds,
 )
-from tests.evaluation.made import FAILURE, SUCCESS, episode
+from tests.evaluation.made import CRASH, FAILURE, SUCCESS, episode
 from tests.models.remote.provider_server import responds as answers
 from tests.models.remote.provider_server import serving
 
@@ -51,6 +51,26 @@ def verdict(judge: Judge, of: Episode | Case) -> Verdict:
 
 def responds(reply: str | Callable[[Sequence[Message]], str], name: str = "m") -> ScriptedModel:
     return ScriptedModel(reply if callable(reply) else lambda messages: reply, name=name)
+
+
+# ── a stated error ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("error", "low", "high"), [("0", 0, 0), ("0.2", 50, 110), ("1", 400, 400)])
+def test_an_erring_judge_is_wrong_as_often_as_it_says(error: str, low: int, high: int) -> None:
+    judge, _ = make_judge(JudgeRequest(f"erring:{error}"), worlds, lambda name: responds("", name))
+    for outcome in (SUCCESS, FAILURE):
+        some = [episode("explore", index, outcome) for index in range(400)]
+        given = [verdict(judge, one).solved for one in some]
+        assert low <= sum(passed != outcome.solved for passed in given) <= high
+        assert given == [verdict(judge, one).solved for one in some]
+    assert verdict(judge, episode("explore", 0, CRASH)).value is None
+
+
+@pytest.mark.parametrize("error", ["1.5", "-0.1", "often", "nan"])
+def test_an_error_that_is_no_probability_is_refused(error: str) -> None:
+    with pytest.raises(InputError, match="number from 0 to 1"):
+        make_judge(JudgeRequest(f"erring:{error}"), worlds, lambda name: responds("", name))
 
 
 # ── rules ────────────────────────────────────────────────────────────────────

@@ -345,10 +345,14 @@ def test_a_judges_verdicts_take_the_place_of_outcomes(tmp_path: Path) -> None:
     run, said = run_stages(tmp_path, HEAD + IMITATE + JUDGED)
     assert "judge: called:right agrees with" in said
     with RunFolder.read(run) as opened:
+        agreement = opened.database.get("agreement/judge")
         episodes = opened.database.episodes("explore")
         given = stored_verdicts.verdicts(opened.database, "called:right")
     passed = {key for key, verdict in given.items() if verdict["value"] == 1.0}
     assert set(given) == {str(e.key) for e in episodes}
+    right = [(str(e.key) in passed) == e.outcome.solved for e in episodes]
+    assert (agreement["agreed"], agreement["episodes"]) == (sum(right), len(right))
+    assert agreement["passed"] == len(passed)
     assert passed != {str(e.key) for e in episodes if e.outcome.solved} and passed
     (learned,) = (one for one in documents(run, "lineage") if one["version"] == "keep")
     assert learned["rows"]["explore"]["rows"] == len(passed)  # each episode is one row here
@@ -356,7 +360,8 @@ def test_a_judges_verdicts_take_the_place_of_outcomes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_learned_predictor_judges_too(tmp_path: Path) -> None:
-    run, _ = run_stages(tmp_path, HEAD + IMITATE + PREDICTED)
+    run, said = run_stages(tmp_path, HEAD + IMITATE + PREDICTED)
+    assert "keep: reward agrees with" in said
     assert [one["version"] for one in documents(run, "lineage")] == ["imitation", "keep"]
 
 

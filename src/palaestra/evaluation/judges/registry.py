@@ -4,6 +4,7 @@
     state:MODULE:FUNCTION                                       a check of the last state
     label:NAME                                                  labels that people gave
     trajectory:FILE                                             see `trajectory_judge.py`
+    erring:P                                                    see `erring_judge.py`
     anything else                                               a model with a rubric
 
 With probes (fixed, or planned by a model) each of them becomes an active judge (`active_judge.py`).
@@ -21,6 +22,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.model import Model
 from palaestra.evaluation.attribution.turn_replay import EnvironmentFactory
 from palaestra.evaluation.judges.active_judge import ActiveJudge, FixedProbes, PlannedProbes, Prober
+from palaestra.evaluation.judges.erring_judge import ErringJudge
 from palaestra.evaluation.judges.model_judge import ModelJudge
 from palaestra.evaluation.judges.rubric import SOLVED, read_rubric, rubric_of
 from palaestra.evaluation.judges.rule_judges import (
@@ -74,6 +76,8 @@ def make_judge(
         inner = LabelJudge(rest, labels)
     elif kind == "trajectory" and rest:
         inner = TrajectoryJudge(Path(rest))
+    elif kind == "erring" and rest:
+        inner = ErringJudge(rest)
     elif kind == "state" and rest:
         inner = StateJudge(wanted.name, state_check(rest), make_env)
     else:

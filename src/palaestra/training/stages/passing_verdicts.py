@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from palaestra.core.episode import Episode
 from palaestra.core.model import Model
 from palaestra.environments.registry import make
 from palaestra.evaluation.judges import stored_verdicts
 from palaestra.evaluation.judges.case import case_of
 from palaestra.evaluation.judges.registry import JudgeRequest, load_to_judge, make_judge
 from palaestra.evaluation.judges.verdict import PASS, Cost
-from palaestra.runtime.progress import percent
 from palaestra.store.notes import labelled
-from palaestra.training.judged_outcomes import JUDGED
+from palaestra.training.judged_outcomes import JUDGED, record_agreement
 from palaestra.training.run_context import RunContext
 from palaestra.training.stage_program import Made
 from palaestra.training.stage_sections import Judge
@@ -72,8 +70,10 @@ async def judge(
         for model in loaded:
             if model is not context.policy:
                 await model.close()
-    agreed = _agreement(context, judging.name, episodes)
-    context.reporter.say(f"{record}: {judging.name} agrees with {agreed} of the true outcomes")
+    known = stored_verdicts.verdicts(context.store, judging.name)
+    values = [(e, known.get(str(e.key), {}).get("value")) for e in episodes]
+    judged = [(e, value >= PASS) for e, value in values if value is not None]
+    record_agreement(context, judging.name, [e for e, _ in judged], [v for _, v in judged])
     context.accounts.finish_stage(
         record,
         time.monotonic() - started,
@@ -81,11 +81,3 @@ async def judge(
         prompt=cost.prompt_tokens,
         trained=0,
     )
-
-
-def _agreement(context: RunContext, name: str, episodes: Sequence[Episode]) -> str:
-    """Return the share of verdicts that are the true outcome, as text."""
-    verdicts = stored_verdicts.verdicts(context.store, name)
-    values = [(e, verdicts.get(str(e.key), {}).get("value")) for e in episodes]
-    right = [(v >= PASS) == e.outcome.solved for e, v in values if v is not None]
-    return percent(sum(right) / len(right)) if right else "none"

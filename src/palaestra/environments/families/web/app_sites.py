@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from palaestra.environments.families.apps.composing.goal import MAIN
@@ -15,6 +16,19 @@ from palaestra.environments.families.web.pages.look import Look
 
 DOMAIN = ".example"  # reserved: no such host exists anywhere (RFC 2606)
 START = f"home{DOMAIN}"
+
+
+class Sites(Protocol):
+    """What a browser visits: pages that answer by address, those of apps or any others."""
+
+    @property
+    def by_host(self) -> Mapping[str, object]:
+        """The sites by their hosts."""
+        ...
+
+    def respond(self, method: str, url: str, body: str = "") -> Page | None:
+        """Answer a request; None: no site has that host."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from palaestra.browser.web_gestures import do
 from palaestra.browser.web_session import WebSession
 from palaestra.core.element import Element
 from palaestra.core.gesture import Gesture
-from palaestra.environments.families.web.app_sites import START, AppSites
+from palaestra.environments.families.web.app_sites import START, Sites
 
 SIZE = (1000, 700)  # of the window, in pixels
 
@@ -64,12 +64,12 @@ class PictureBrowser:
         return self._session.picture()
 
 
-def sites_by_host(sites: AppSites) -> dict[str, Site]:
+def sites_by_host(sites: Sites) -> dict[str, Site]:
     """Return who answers the browser's requests, by host."""
     return dict.fromkeys((START, *sites.by_host), _site(sites))
 
 
-def _site(sites: AppSites) -> Site:
+def _site(sites: Sites) -> Site:
     def answer(request: Request) -> Response:
         page = sites.respond(request.method, request.address, request.body.decode())
         if page is None:

@@ -14,7 +14,7 @@ from palaestra.core.errors import InputError
 from palaestra.core.gesture import Gesture, Kind, Target
 from palaestra.core.gestures.gesture_line import write_line
 from palaestra.core.gestures.locating import element_of
-from palaestra.environments.families.web.app_sites import AppSites
+from palaestra.environments.families.web.app_sites import Sites
 from palaestra.environments.families.web.pages.forms import ON
 from palaestra.environments.families.web.pages.page_reader import (
     PageField,
@@ -30,7 +30,7 @@ KINDS: tuple[Kind, ...] = ("click", "type", "press", "select", "go", "back", "fo
 class TextBrowser:
     """One window, with a history."""
 
-    def __init__(self, sites: AppSites, url: str) -> None:
+    def __init__(self, sites: Sites, url: str) -> None:
         """Open the window at an address of the sites."""
         self._sites, self._past, self._at = sites, list[str](), -1
         self._focus: PageNode | None = None
