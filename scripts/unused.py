@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 
 from vulture import Vulture
@@ -67,8 +68,9 @@ ALLOWED = {
 def named() -> set[str]:
     """Return the names in strings such as "module:Class", and those that templates read."""
     found: set[str] = set()
-    for path in (ROOT / "src").rglob("*.py"):
-        found |= set(re.findall(r"\"[\w.{}]*:(\w+)\"", path.read_text()))
+    files = [(ROOT / "src").rglob("*.py"), (ROOT / "scripts").glob("*.py")]
+    for path in chain(*files, (ROOT / "recipes").rglob("*.toml")):
+        found |= set(re.findall(r"\"[\w.{}=]*:(\w+)[\w/:]*\"", path.read_text()))
     for path in (ROOT / "src").rglob("templates/**/*.html"):
         found |= set(re.findall(r"\.(\w+)", path.read_text()))
     return found

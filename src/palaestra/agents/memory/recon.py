@@ -105,7 +105,7 @@ class ReconAgent(Agent):
             said = reply.text.strip()
             for action in tools.get(said, [said]):
                 done = await session.act(action, by=reply)
-                if session.over or not done.valid:
+                if not done.valid or session.over:
                     break
             messages += [reply.message, user(done.observation.text)]
 
