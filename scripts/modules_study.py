@@ -25,7 +25,7 @@ from statistics import fmean
 
 from encyclopedia_pages import Research
 
-from palaestra.agents.modules import MODULE, REVIEW
+from palaestra.agents.module_lines import MODULE, REVIEW
 from palaestra.agents.registry import make_agent
 from palaestra.core.episode import Episode, Key
 from palaestra.core.message import Message

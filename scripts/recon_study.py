@@ -22,16 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from palaestra.agents.memory.recon import (
-    FAILED,
-    SCOUT,
-    SOLVED,
-    TOOLS,
-    WRITE,
-    WRITER,
-    ReconAgent,
-    read_story,
-)
+from palaestra.agents.memory.attempt_stories import read_story
+from palaestra.agents.memory.recon import FAILED, SCOUT, SOLVED, TOOLS, WRITE, WRITER, ReconAgent
 from palaestra.core.budget import Budget
 from palaestra.core.episode import Episode, Key
 from palaestra.core.errors import InputError

@@ -60,7 +60,6 @@ ALLOWED = {
         disagreements in_reward journey_score python_mounts repair
         to_pandas trace_of weakest win_probability""",
     "what tests compare with": "EXPLOITABLE in_torchs_order SIGNATURE",
-    "made when a recipe's file is run": "Maze Solver",
 }
 """Why what stays, although no code of ours uses it."""
 

@@ -23,16 +23,10 @@ from encyclopedia_pages import OpenSections
 
 from palaestra.agents.numbered_plan import numbered
 from palaestra.agents.registry import make_agent
+from palaestra.agents.search.effect_and_potential import NOW, VALUE, effect_and_potential
 from palaestra.agents.search.scorers import ended
 from palaestra.agents.search.tree import Node
-from palaestra.agents.search.webpilot import (
-    AGAIN,
-    NOW,
-    PLAN,
-    VALUE,
-    WHOLE,
-    effect_and_potential,
-)
+from palaestra.agents.search.webpilot import AGAIN, PLAN, WHOLE
 from palaestra.core.budget import Budget
 from palaestra.core.episode import Key
 from palaestra.core.message import Message

@@ -36,7 +36,7 @@ from palaestra.core.rare_capabilities import Elemental
 from palaestra.core.task import Split, Task, TaskSet
 from palaestra.environments.base import Replayed, hashed, refused, without_parameters
 from palaestra.environments.families.web.pages.app_site import Page
-from palaestra.environments.families.web.picture_browser import SIZE, PictureBrowser
+from palaestra.environments.families.web.picture_browser import SIZE, PictureBrowser, sites_by_host
 from palaestra.environments.families.web.text_browser import TextBrowser
 
 HOST = "shelter"
@@ -196,7 +196,7 @@ class ShelterTasks(
         if self._session is not None and self._session.failed:
             self.close()
         self._session = self._session or new_session(SIZE)
-        return PictureBrowser(self._session, site, HOME, seed)
+        return PictureBrowser(self._session, sites_by_host(site), HOME, seed)
 
     def _act(self, action: Action) -> Transition:
         try:

@@ -33,10 +33,11 @@ from palaestra.core.task import Task
 from palaestra.core.tool import Tool
 from palaestra.models.scripted.expert import ExpertModel
 from palaestra.models.scripted.scripted_model import ScriptedModel
+from tests.agents.test_laws import NEEDED
 from tests.core.small import TASK, Journal, Stairs, renderer, run_episode
 
 ROOT = Path(__file__).resolve().parents[2]
-MEMORIES = sorted(name for name, target in AGENTS.items() if ".memory." in target)
+MEMORIES = [NEEDED.get(name, name) for name in sorted(AGENTS) if ".memory." in AGENTS[name]]
 
 
 def prompt(episode: Episode, call: int) -> list[Message]:

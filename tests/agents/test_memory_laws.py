@@ -13,9 +13,10 @@ from palaestra.core.model import Sampling
 from palaestra.core.outcome import Owner
 from palaestra.learning.data.rows import rows_of
 from tests.agents.long_road import TURNS, Dice, LongRoad
+from tests.agents.test_laws import NEEDED
 from tests.core.small import Journal, run_episode
 
-MEMORIES = sorted(name for name, target in AGENTS.items() if ".memory." in target)
+MEMORIES = [NEEDED.get(name, name) for name in sorted(AGENTS) if ".memory." in AGENTS[name]]
 REPLY = 8  # tokens of a reply
 BOUNDED = {  # agents whose prompts have a bound that no number of turns moves
     "summary?budget=700&length=40": 700,

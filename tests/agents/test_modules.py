@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from palaestra.agents.modules import MAIN, REVIEW, ModulesAgent
+from palaestra.agents.module_lines import MAIN, REVIEW
+from palaestra.agents.modules import ModulesAgent
 from palaestra.agents.registry import make_agent
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Action, Environment, Observation, Transition

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from palaestra.agents.memory.recon import HINTS, TOOLS, WRITE, ReconAgent, read_story
+from palaestra.agents.memory.attempt_stories import read_story
+from palaestra.agents.memory.recon import HINTS, TOOLS, WRITE, ReconAgent
 from palaestra.core.environment import Action, Environment, Observation, Transition
 from palaestra.core.episode import Episode, Key
 from palaestra.core.message import Message

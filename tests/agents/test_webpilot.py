@@ -9,8 +9,9 @@ import pytest
 
 from palaestra.agents.registry import make_agent
 from palaestra.agents.search import webpilot
-from palaestra.agents.search.tree import Node
-from palaestra.agents.search.webpilot import NOW, TRIED, VALUE
+from palaestra.agents.search.effect_and_potential import NOW, VALUE
+from palaestra.agents.search.tree import Node, back_up_best
+from palaestra.agents.search.webpilot import TRIED
 from palaestra.core.budget import Budget
 from palaestra.core.environment import Signals
 from palaestra.core.episode import Episode, Key
@@ -115,7 +116,7 @@ def test_a_state_that_was_known_is_worth_nothing_to_its_parents() -> None:
     root = Node([], Signals())
     for score, closed, worth in ((0.9, True, 0.0), (0.4, False, 0.4), (0.2, False, 0.4)):
         child = Node([], Signals(), parent=root, score=score, closed=closed)
-        webpilot._back_up(child)
+        back_up_best(child)
         assert root.worth == worth
     assert root.visits == 3
 

@@ -15,7 +15,6 @@ are counted.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from palaestra.agents.module_lines import MAIN, MODULE, OBJECTION, REVIEW, UNREAD, parsed
 from palaestra.agents.search.base import Count
 from palaestra.agents.search.scorers import transcript
 from palaestra.core.agent import Agent
@@ -31,22 +31,6 @@ from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.model import Generation
 from palaestra.core.session import Session
 from palaestra.core.trial import Trial
-
-MAIN = (
-    "You do the task with modules: {}. Reply with one line: NAME: what the module is to do; or "
-    "Finish: the action that ends the task."
-)
-MODULE = (
-    "You are the module '{}', and do one piece of a task. Reply with one line: Action: an action; "
-    "or Report: what was asked for."
-)
-REVIEW = (
-    "You review a run of a task before its result is handed in. Reply with yes if it is complete "
-    "and follows from what was found; else with no, and what to do differently."
-)
-OBJECTION = "\n\nAn earlier run was not accepted: "
-_LINE = re.compile(r"^\s*(\w+):\s*(.+?)\s*$", re.MULTILINE)
-UNREAD = "That was not understood. "
 
 
 @dataclass
@@ -126,7 +110,7 @@ class ModulesAgent(Agent):
         for _ in range(self.pieces):
             reply = await session.generate(run.talk)
             run.talk.append(reply.message)
-            name, what = _parsed(reply.text)
+            name, what = parsed(reply.text)
             if name == "finish":
                 run.last = what, reply
                 break
@@ -146,7 +130,7 @@ class ModulesAgent(Agent):
         talk = [system(f"{session.instructions}\n\n{told}"), user(what)]
         for _ in range(self.actions):
             reply = await session.generate(talk, role=name)
-            kind, said = _parsed(reply.text)
+            kind, said = parsed(reply.text)
             if kind == "report":
                 return f"{name}: {said}"
             seen = UNREAD + told
@@ -172,9 +156,3 @@ class ModulesAgent(Agent):
 
     def phrase(self, action: Action) -> str:
         return f"Finish: {action.text}"
-
-
-def _parsed(text: str) -> tuple[str, str]:
-    """Return the word before the first colon at the beginning of a line, and what follows it."""
-    found = _LINE.search(text)
-    return (found[1].lower(), found[2]) if found else ("", "")

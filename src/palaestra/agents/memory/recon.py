@@ -19,13 +19,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import re
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from palaestra.agents.code.reply_format import block
+from palaestra.agents.memory.attempt_stories import Attempt, read_story, story_of
 from palaestra.agents.numbered_plan import longer
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action
@@ -52,15 +51,6 @@ FAILED, SOLVED = "The attempt that failed:\n", "\n\nThe attempt that succeeded:\
 TOOLS = "\n\nTools that fit this task; reply with a name to take all of its actions:"
 HINTS = "\n\nHints from earlier tasks:"
 SECONDS = 5.0  # for one function
-SEEN = 1500  # characters of an observation after the first one
-
-
-class Attempt(NamedTuple):
-    """One finished attempt."""
-
-    solved: bool
-    story: str
-    wrote: bool  # whether a function was asked for at its beginning
 
 
 class ReconAgent(Agent):
@@ -79,7 +69,7 @@ class ReconAgent(Agent):
         if not episode.outcome.scored or episode.observation is None:
             return
         wrote = any(call.role == WRITER for call in episode.calls)
-        attempt = Attempt(episode.outcome.solved, _story(episode), wrote)
+        attempt = Attempt(episode.outcome.solved, story_of(episode), wrote)
         key = episode.key
         self._attempts[key.phase, key.group][key.member] = attempt
 
@@ -157,23 +147,6 @@ class ReconAgent(Agent):
         name = f"task_{zlib.crc32(first.encode()):08x}"
         source = f"def {name}(first):\n    return {taken!r} if first == {first!r} else None"
         return f"```python\n{source}\n```\n```test\nassert {name}({first!r}) == {taken!r}\n```"
-
-
-def read_story(story: str) -> tuple[str, list[str]]:
-    """Return the first observation of an attempt's story, and its actions."""
-    first, *steps = re.split(r"^> ", story, flags=re.MULTILINE)
-    return first.removesuffix("\n"), [step.partition("\n")[0] for step in steps]
-
-
-def _story(episode: Episode) -> str:
-    """Return the first observation, and the valid actions with what followed them."""
-    assert episode.observation is not None
-    lines = [episode.observation.text]
-    for step in episode.steps:
-        if step.transition.valid:
-            action = " ".join(step.action.text.split("\n"))
-            lines.append(f"> {action}\n{step.transition.observation.text[:SEEN]}")
-    return "\n".join(lines)
 
 
 def _literal(text: str) -> object:

@@ -150,3 +150,15 @@ class Tree:
 def rank(node: Node) -> tuple[float, bool, int]:
     """Return a sort key, higher is better: score, then open or solved, then low depth."""
     return node.score, node.solved or not node.closed, -node.depth
+
+
+def back_up_best(node: Node) -> None:
+    """Count a visit on the way to the root; a state is worth its best descendant.
+
+    A state that was known before, or cannot be expanded, adds no value.
+    """
+    node.worth = 0.0 if node.closed else node.score
+    above: Node | None = node
+    while above is not None:
+        above.visits, above.worth = above.visits + 1, max(above.worth, node.worth)
+        above = above.parent

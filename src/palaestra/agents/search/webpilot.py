@@ -15,7 +15,6 @@ led to, where the paper also simulates ahead.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -23,8 +22,9 @@ from pydantic import Field
 
 from palaestra.agents.numbered_plan import longer, numbered, steps_of
 from palaestra.agents.search.base import Count, Temperature
+from palaestra.agents.search.effect_and_potential import NOW, VALUE, changed, effect_and_potential
 from palaestra.agents.search.scorers import ended, transcript
-from palaestra.agents.search.tree import Node, Tree
+from palaestra.agents.search.tree import Node, Tree, back_up_best
 from palaestra.core.agent import Agent
 from palaestra.core.environment import Action, Signals
 from palaestra.core.message import Message, system, user
@@ -35,12 +35,6 @@ from palaestra.core.trial import Trial
 WHOLE = "the whole task"
 PLAN = "Divide the task into subtasks, one a line, numbered."
 AGAIN = "Write the subtasks that are still to be done from here on, in the same form."
-VALUE = (
-    "You judge the last action of an attempt at a subtask. Reply with two numbers from 0 to 10.\n"
-    "Effect: how much the action did for the subtask.\n"
-    "Potential: how likely the subtask is completed from here; 10 if it is completed."
-)
-NOW = "\n\nThe subtask: "
 TRIED = "\nTried here already; propose something else:\n"
 CHUNK = 4  # actions of a subtask in an oracle plan
 
@@ -128,20 +122,18 @@ class WebPilotAgent(Agent):
                 child = None if reply is None else await tree.attempt(node, reply)
                 if child is None:
                     break
-                _back_up(child)
+                back_up_best(child)
         best = completed[0] if completed else tree.best
         return ([] if best is None else best.path), bool(completed)
 
     def _select(self, node: Node) -> Node | None:
         """Return the state in which to propose an action; None: the tree cannot grow."""
         while len(node.children) >= self.widen * math.sqrt(max(node.visits, 1)):
-            open_nodes = [c for c in node.children if not c.closed and c.depth < self.depth]
-            if not open_nodes:
+            growing = [c for c in node.children if not c.closed and c.depth < self.depth]
+            if not growing:
                 break
             seen = math.log(max(node.visits, 1))
-            node = max(
-                open_nodes, key=lambda c: c.worth + self.explore * math.sqrt(seen / c.visits)
-            )
+            node = max(growing, key=lambda c: c.worth + self.explore * math.sqrt(seen / c.visits))
         return None if node.point is None else node
 
     async def _proposal(self, tree: Tree, node: Node, subtask: str) -> Generation | None:
@@ -165,38 +157,4 @@ class WebPilotAgent(Agent):
         last = asked.partition("\n")[0].removeprefix(NOW.strip()).strip()
         left = texts.index(last) + 1 if last in texts else 0
         left = len(texts) if last == WHOLE else left
-        return f"Effect: {10 if _changed(asked) else 0}\nPotential: {10 / (1 + left):.2f}"
-
-
-async def effect_and_potential(session: Session, node: Node, subtask: str) -> tuple[float, float]:
-    """Ask the judge about the last action of a tried state; return both numbers as shares.
-
-    A number that the reply lacks is 0.
-    """
-    asked = user(f"{NOW.strip()} {subtask}\n\n{transcript(node.messages[1:])}")
-    reply = await session.generate([system(VALUE), asked], role="judge")
-    effect, potential = (
-        min(float(found[1]) / 10, 1.0)
-        if (found := re.search(rf"{word}:\s*(\d+(?:\.\d+)?)", reply.text))
-        else 0.0
-        for word in ("Effect", "Potential")
-    )
-    return effect, potential
-
-
-def _changed(asked: str) -> bool:
-    """Return whether the last observation of a transcript differs from the one before it."""
-    *_, before, after = ["", *re.split(r"^> .*$", asked, flags=re.MULTILINE)]
-    return before.strip() != after.strip()
-
-
-def _back_up(node: Node) -> None:
-    """Count a visit on the way to the root; a state is worth its best descendant.
-
-    A state that was known before, or cannot be expanded, adds no value.
-    """
-    node.worth = 0.0 if node.closed else node.score
-    above: Node | None = node
-    while above is not None:
-        above.visits, above.worth = above.visits + 1, max(above.worth, node.worth)
-        above = above.parent
+        return f"Effect: {10 if changed(asked) else 0}\nPotential: {10 / (1 + left):.2f}"
