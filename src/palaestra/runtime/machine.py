@@ -8,9 +8,11 @@ passive enough to let them run.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
+import re
 import resource
 import sys
 from dataclasses import asdict, dataclass
@@ -29,6 +31,7 @@ class Machine:
     system: str
     python: str
     torch: str  # its version; empty where it is not installed
+    gpu: str = ""  # names of the devices of NVIDIA's driver; empty where there is none
 
 
 def cores() -> int:
@@ -114,7 +117,17 @@ def describe() -> Machine:
         system=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
         torch=torch,
+        gpu=_gpu_names(Path("/proc/driver/nvidia/gpus")),
     )
+
+
+def _gpu_names(folder: Path) -> str:
+    """Return the names of the GPUs that NVIDIA's driver lists there (Linux), joined by commas."""
+    names = []
+    for file in sorted(folder.glob("*/information")):
+        with contextlib.suppress(OSError):
+            names += re.findall(r"(?m)^Model:\s*(.+?)\s*$", file.read_text("utf-8"))
+    return ", ".join(names)
 
 
 def peak_memory_bytes() -> int:

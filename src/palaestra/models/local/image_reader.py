@@ -116,7 +116,7 @@ class ImageReader:
         try:
             pixels = _pixels(image.data)
             inputs = processor.image_processor(
-                [pixels], return_tensors="pt", **getattr(processor, "images_kwargs", {})
+                [pixels], return_tensors="pt", **_image_defaults(processor)
             )
         except (OSError, ValueError, SyntaxError, TypeError, TooLarge) as error:
             line = " ".join(str(error).split())[:120]
@@ -132,6 +132,15 @@ class ImageReader:
             if isinstance(value, Tensor) and name not in ("rows", "cols")
         }
         return Prepared(text, tokens.count(self.token), kept)
+
+
+def _image_defaults(processor: Any) -> dict[str, Any]:
+    """Return what a processor passes to its image processor unless told otherwise.
+
+    It stands with the processor; in transformers 5.17, with the class of its arguments.
+    """
+    before = getattr(processor.valid_processor_kwargs, "_defaults", {}).get("images_kwargs", {})
+    return {**before, **getattr(processor, "images_kwargs", {})}
 
 
 @lru_cache(maxsize=4)

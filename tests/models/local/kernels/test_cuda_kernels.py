@@ -7,6 +7,7 @@ import torch
 
 from palaestra.learning.compute.logprobs import token_logprobs
 from palaestra.learning.compute.shared_prefix_attention import Branches, PaddedRows
+from palaestra.models.local.attention import Scores
 from palaestra.models.local.engine_attention import StepAttention
 from palaestra.models.local.kernels.elementwise import gated, rms_norm, rotated
 from palaestra.models.local.kernels.fused import kernels_for, triton_kernels
@@ -126,7 +127,8 @@ def test_attention_reads_blocks_as_tensor_operations_do(dtype, queries):
     q, k, v = (sampled(at, h, D, seed=5).to(dtype) for h in (HEADS, KV_HEADS, 2 * KV_HEADS))
     v = v[:, KV_HEADS:]  # rows with gaps
     keys, values = here.keys[0].cuda(), here.values[0].cuda()
-    wanted = StepAttention(here, blocks, starts, counts, None)(0, q, k, v)
+    scores = Scores(q.shape[-1] ** -0.5)
+    wanted = StepAttention(here, blocks, starts, counts, None)(0, q, k, v, scores)
     width = max(map(len, blocks))
     numbers = (slots, tiles, [row + [0] * (width - len(row)) for row in blocks])
     slots, tiles, tables = (torch.tensor(x, dtype=torch.int32).cuda() for x in numbers)
