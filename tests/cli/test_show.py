@@ -84,6 +84,18 @@ def test_a_run_without_a_test_reports_it_and_one_of_many_cells_has_no_one_figure
     assert lines(tmp_path / "many", capsys)[2] == "faults: none"
 
 
+def test_many_environments_are_told_apart_in_a_narrow_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = "eval/test/direct/a-model-with-a-long-name-1a2b/miniwob/"
+    ends = ["click-tab+click-dialog-2-observation-text", "click-tab+click-dialog-2:reverse"]
+    make(tmp_path / "many", {start + end: [Outcome.success()] for end in ends}, {"command": "eval"})
+    output = lines(tmp_path / "many", capsys)
+    assert f"phases, without their common '{start}'" in output
+    first = "".join(line.split("  ")[1].strip() for line in output if line.startswith("  "))
+    assert all(end in first for end in ends)
+
+
 STAGES = """
 do = "imitate"
 from = {speaker = "expert", demonstrations = 96}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from posixpath import commonpath
 from typing import TYPE_CHECKING, Any
 
 from palaestra.cli.tables import table
@@ -39,7 +40,11 @@ def show_run(run: Row, console: Console) -> None:
     for line in headline(run):
         console.print(line, markup=False, style="bold", soft_wrap=True)
     if run["phases"]:
-        console.print(table(*_phases(run["phases"])))
+        heads, rows = _phases(run["phases"])
+        start = _common_start([row[0] for row in rows])
+        if start:  # of many environments: what tells them apart would be cut off
+            console.print(f"phases, without their common '{start}'", markup=False, soft_wrap=True)
+        console.print(table(heads, [[row[0][len(start) :], *row[1:]] for row in rows]))
         _show_players(run, console)
         console.print("An episode: palaestra show RUN PHASE/TASK.MEMBER", style="dim")
     _show_alarms(run, console)
@@ -216,6 +221,12 @@ def _phases(phases: dict[str, Row]) -> tuple[list[str], list[list[str]]]:
     if not any(row[1] for row in rows):  # games alone
         kept = [k for k in kept if heads[k] not in ("success", "95 %")] if 3 in kept else kept
     return [heads[k] for k in kept], [[row[k] for k in kept] for row in rows]
+
+
+def _common_start(names: Sequence[str]) -> str:
+    """Return the folders that several phases begin with, if their names are long; else nothing."""
+    shared = commonpath([name.rpartition("/")[0] for name in names]) + "/" if names else ""
+    return shared if len(names) > 1 and shared.count("/") > 2 else ""
 
 
 def _together(steps: Sequence[Row]) -> Row:
