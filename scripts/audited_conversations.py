@@ -10,6 +10,7 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from audit_record import Record
@@ -20,6 +21,7 @@ from palaestra.core.message import ToolCall
 from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool, checked, random_call
 from palaestra.environments.families.apps.compiler.api import Api
+from palaestra.environments.families.apps.composing.goal import Call
 from palaestra.environments.families.apps.composing.verifier import Judge
 from palaestra.environments.families.apps.composing.wrong_solutions import other_values
 from palaestra.environments.families.apps.surfaces import FINISH, tool_name
@@ -98,8 +100,8 @@ def _ways_to_fail(
         call = action.call
         if isinstance(env, ProcedureDesk):
             others = [] if call is None else _other_calls(call)
-            twice = [("twice", [action] * 2)] if rest else []  # nothing follows the last turn
-            changes = [("left out", []), *twice, *others]
+            repeated = [("twice", [action] * 2)] if rest else []  # nothing follows the last turn
+            changes = [("left out", []), *repeated, *others]
             found += [(f"{label}: {action.text}", [*before, *c, *rest]) for label, c in changes]
             continue
         if call is None:
@@ -113,8 +115,11 @@ def _ways_to_fail(
         found.append((f"without {call}", [*before, *nothing, *rest]))
         for name, value in call.arguments.items():
             for other in other_values(env.world, api, name, value, (), rng):
-                changed = _action(ToolCall(call.name, {**call.arguments, name: other}))
-                found.append((f"{call} with {name} {other!r}", [*before, changed, *rest]))
+                arguments = {**call.arguments, name: other}
+                if isinstance(env, Proactive) and _is_declared(env, Call(api.full_name, arguments)):
+                    continue  # such as another card where the person names none
+                wrong = [*before, _action(ToolCall(call.name, arguments)), *rest]
+                found.append((f"{call} with {name} {other!r}", wrong))
         twice = [*before, action, action, *rest]
         if isinstance(env, Desk) and play(env, task, twice).left != reference.left:
             found.append((f"{call} twice", twice))
@@ -246,6 +251,17 @@ def _apis(env: Desk | Proactive) -> list[Api]:
 
 def _api(env: Desk | Proactive, call: ToolCall) -> Api | None:
     return next((api for api in _apis(env) if tool_name(api.full_name) == call.name), None)
+
+
+def _is_declared(env: Proactive, call: Call) -> bool:
+    """Return whether a call does what the person wants in another way that the goal declares."""
+    for errand in filter(lambda errand: errand.wanted, env.errands):
+        goal = errand.goal
+        for slots in goal.atom.alternatives(goal.slots, env.world):
+            other = replace(errand, goal=replace(goal, slots=slots))
+            if other.offer(env.world) == call:
+                return True
+    return False
 
 
 def _rows(env: Desk | Proactive | ProcedureDesk) -> Any:
