@@ -28,10 +28,11 @@ from palaestra.learning.compute.weight_selection import everything
 from palaestra.learning.data.rows import Row, rows_of
 from palaestra.learning.loop.learner import Learner
 from palaestra.learning.losses.aggregation import Aggregation, token_weights
+from palaestra.models.local.devices import device, precision
 from palaestra.models.local.networks import load_network
 from palaestra.models.local.resident import ResidentModel
 from palaestra.models.local.weights import prepare
-from palaestra.models.registry import device, precision, renderer_of
+from palaestra.models.registry import renderer_of
 from palaestra.models.scripted.random_choice import RandomModel
 from palaestra.rollout.guarded_environment import LocalEnvironment
 from palaestra.rollout.runner import Job, Rollout

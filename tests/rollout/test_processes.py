@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from palaestra.rollout.deadline import Deadline
-from palaestra.rollout.processes import family_bytes, processor_seconds
+from palaestra.rollout.processes import family_bytes, is_ending, processor_seconds
 
 HELD = 96 * 2**20  # bytes that two processes share
 SHARING = f"import os, time; held = bytes(range(256)) * {HELD // 256}; os.fork(); time.sleep(60)"
@@ -54,6 +54,19 @@ def test_an_ended_process_reports_zeros() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert processor_seconds(ended.pid) == 0.0
+
+
+def test_a_killed_process_is_ending_before_and_after_its_parent_learns_of_it() -> None:
+    sleeping = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], stdout=subprocess.PIPE
+    )
+    assert not is_ending(sleeping.pid)
+    sleeping.kill()
+    assert sleeping.stdout is not None and sleeping.stdout.read() == b""  # the pipe has closed
+    assert is_ending(sleeping.pid)
+    sleeping.wait()
+    sleeping.stdout.close()
+    assert is_ending(sleeping.pid)
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not tell")

@@ -554,6 +554,26 @@ def test_a_worker_killed_from_outside_is_no_error_of_the_world_it_was_with(
     assert pooled(use) == expected(5)
 
 
+def test_a_killed_worker_whose_end_is_learned_late_was_killed_from_outside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a grace, its pipe mostly closes before this process has its exit status."""
+    monkeypatch.setattr(worker_handle, "EXIT_GRACE", 0.0)
+
+    async def use(pool: WorkerPool) -> None:
+        world = await pool.make(f"{FAULTY}:Plodding")
+        for _ in range(8):
+            await world.reset(task(5))
+            step = asyncio.create_task(world.step(Action("1")))
+            await asyncio.sleep(0.1)
+            [worker] = workers_of(os.getpid())
+            worker.kill()
+            with pytest.raises(InfrastructureFault, match=r"from outside .killed by SIGKILL"):
+                await step
+
+    pooled(use)
+
+
 def test_a_world_that_breaks_its_own_process_is_to_blame(mark: Path) -> None:
     async def use(pool: WorkerPool) -> EnvironmentFault:
         world = await pool.make(f"{FAULTY}:Doomed/step")

@@ -95,7 +95,7 @@ def _python() -> Check:
 def _compute() -> list[Check]:
     import torch
 
-    from palaestra.models.registry import device, multiplies_bf16
+    from palaestra.models.local.devices import device, multiplies_bf16
     from palaestra.runtime.machine import describe, torch_threads
 
     machine = describe()

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from palaestra.cli import cluster_options
 from palaestra.cli.export_command import choose
 from palaestra.cli.interrupt import Stopped, run_until_interrupted, unbegun
+from palaestra.cli.judge_output import show_calibration, show_judges, show_labels
 from palaestra.core.errors import InputError
 
 if TYPE_CHECKING:
     from palaestra.core.episode import Episode, Key
     from palaestra.core.model import Model
-    from palaestra.evaluation.judges.calibration import Calibration, Truth
+    from palaestra.evaluation.judges.calibration import Truth
     from palaestra.evaluation.judges.registry import JudgeRequest
     from palaestra.evaluation.judges.verdict import Judge, Verdict
     from palaestra.store.run_folder import RunFolder
@@ -110,7 +111,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.judge is None:
         if measuring:
             raise InputError("The judge to calibrate is missing; name it with --judge.")
-        return _list(path, options.json)
+        return show_judges(path, options.json)
     from palaestra.core.errors import UnknownName
     from palaestra.evaluation.judges.calibration import PROBES
     from palaestra.store.run_folder import RunFolder
@@ -140,7 +141,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(result))
     else:
-        (_show_calibration if measuring else _show_labels)(result)
+        (show_calibration if measuring else show_labels)(result)
     return 0
 
 
@@ -269,7 +270,7 @@ async def _measured(
     truth = _truth(options.truth, opened.path) if options.truth else solved
     found, _ = await calibrate(judge, episodes, model=model, probes=probes, truth=truth)
     stored_verdicts.store_calibration(opened.database, found)
-    return _document(found)
+    return {**found.as_json(), "few": found.agreement.few}
 
 
 def _truth(name: str, path: Path) -> Truth:
@@ -365,75 +366,3 @@ def _known(options: argparse.Namespace, judge: Judge, opened: RunFolder) -> dict
         f"The judge '{judge.name}' {why} against the truth in '{where}'; run `palaestra judge "
         "calibrate RUN --judge …` first, name that run with --measured, or use --unmeasured."
     )
-
-
-def _list(path: Path, as_json: bool) -> int:
-    from palaestra.evaluation.judges import stored_verdicts
-    from palaestra.store.run_folder import RunFolder
-
-    with RunFolder.read(path) as opened:
-        found: dict[str, dict[str, Any]] = {
-            name: {
-                "verdicts": len(stored_verdicts.verdicts(opened.database, name)),
-                "calibration": (stored_verdicts.calibration(opened.database, name) or {}).get(
-                    "short"
-                ),
-            }
-            for name in stored_verdicts.judges(opened.database)
-        }
-    if as_json:
-        print(json.dumps(found))
-        return 0
-    for name, row in found.items():
-        print(f"{name}: {row['verdicts']} verdicts; {_trust(row['calibration'])}")
-    if not found:
-        print("No judge has judged in this run; name one with --judge.")
-    return 0
-
-
-# ── output ────────────────────────────────────────────────────────────
-
-
-def _document(found: Calibration) -> dict[str, Any]:
-    return {**found.as_json(), "few": found.agreement.few}
-
-
-def _show_calibration(result: dict[str, Any]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from palaestra.api.judging import calibration_rows
-
-    table = Table(box=box.SIMPLE, show_header=False, title=result["judge"], title_justify="left")
-    for row in calibration_rows(result):
-        table.add_row(*row)
-    console = Console()
-    console.print(table)
-    if result["few"]:
-        console.print("Few solved or few unsolved cases: the measurement is uncertain.")
-
-
-def _show_labels(result: dict[str, Any]) -> None:
-    decided = result["episodes"] - result["no_verdict"]
-    print(
-        f"{result['judge']}: {result['solved']} of {decided} judged solved, "
-        f"{result['no_verdict']} without a verdict; {result['judged_now']} judged now in "
-        f"{result['seconds']:.1f} s"
-    )
-    print(_trust(result["calibration"]))
-
-
-def _trust(short: dict[str, Any] | None) -> str:
-    if short is None:
-        return "never measured against the truth; measure it with `palaestra judge calibrate`"
-    return (
-        f"measured on {short['cases']} cases: accuracy {_triple(short['accuracy'])}, "
-        f"kappa {_triple(short['kappa'])}"
-    )
-
-
-def _triple(found: Sequence[float] | None) -> str:
-    if found is None:
-        return "none"
-    return f"{found[0]:.2f} ({found[1]:.2f} to {found[2]:.2f})"

@@ -297,7 +297,7 @@ def _speeds(recipe: Recipe, size: Size) -> tuple[float, float]:
 
 def _products(recipe: Recipe) -> float:
     """Return the speed of this machine's matrix products, relative to the reference machine's."""
-    from palaestra.models.registry import device, precision
+    from palaestra.models.local.devices import device, precision
     from palaestra.runtime.matrix_speed import matrix_speed
 
     target = device(recipe.model.device)
@@ -376,8 +376,8 @@ def _packs(recipe: Recipe, size: Size) -> bool:
     """Return whether the engine acts with packed weights, as `packed_weights` makes them."""
     import torch
 
+    from palaestra.models.local.devices import device
     from palaestra.models.local.packed_weights import packs
-    from palaestra.models.registry import device
 
     on_processor = device(recipe.model.device).type == "cpu"
     whole = recipe.model.quantise is None and size.way == "resident"
@@ -388,7 +388,7 @@ def _narrow(recipe: Recipe) -> bool:
     """Return whether the policy computes in bf16."""
     import torch
 
-    from palaestra.models.registry import device, precision
+    from palaestra.models.local.devices import device, precision
 
     part = recipe.model
     return part.name != "tiny" and precision(part.precision, device(part.device)) is torch.bfloat16

@@ -50,7 +50,7 @@ def serve(call: Call) -> None:
 
 
 def _serve(driver: Driver, key: str, root: Path) -> None:
-    from palaestra.models import registry
+    from palaestra.models.local import devices
     from palaestra.models.local.networks import load_network, save_network
     from palaestra.models.local.server import prepare_torch
     from palaestra.models.local.weight_stream import WeightBuffer
@@ -61,7 +61,7 @@ def _serve(driver: Driver, key: str, root: Path) -> None:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         driver.receive_file(folder / file, size)
     prepare_torch(origin.threads, deterministic=False)
-    precision = registry.precision(origin.options["precision"], registry.device("cpu"))
+    precision = devices.precision(origin.options["precision"], devices.device("cpu"))
     network = load_network(folder, precision, origin.options["backend"])
     buffer = WeightBuffer()
     with socket.create_server((driver.own_host, 0)) as free:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 from urllib.parse import quote
 
 from palaestra.core.environment import Action, Capability, Environment, Observation, Transition
@@ -131,6 +133,29 @@ class Replayed(Adapter):
     def _return_to(self, task: Task, state: bytes) -> bool:
         """Return to a state that `_saved_state` gave; whether it is exactly that one."""
         return False
+
+
+R = TypeVar("R", bound=Replayed)
+
+
+def plan_in_copy(environment: R, next_action: Callable[[R], Action | None]) -> list[Action]:
+    """Return the actions of an expert from here to the task's end, found by taking them in a copy.
+
+    Args:
+        environment: a state of a task that is not over; it stays as it is.
+        next_action: returns the expert's action in a state of the copy; None: the task is lost.
+
+    Returns:
+        the actions; none if they do not end in success.
+    """
+    plan: list[Action] = []
+    step = Transition(Observation(""))
+    with closing(type(environment)(environment.spec.name)) as copy:
+        copy.restore(environment.snapshot())
+        while not step.terminated and (action := next_action(copy)) is not None:
+            plan.append(action)
+            step = copy.step(action)
+    return plan if step.success else []
 
 
 def refused(text: str) -> Transition:

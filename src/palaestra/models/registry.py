@@ -8,7 +8,6 @@ of the Hugging Face hub, the folder of a run (its trained policy), or a remote m
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +23,6 @@ from palaestra.models.local.named_models import MODELS
 from palaestra.models.local.routed_files import refuse_router
 
 if TYPE_CHECKING:
-    import torch
-
     from palaestra.models.local.bases import LoadedBases
     from palaestra.models.local.networks import Backend
     from palaestra.models.local.quantisation import Quantisation
@@ -375,47 +372,6 @@ def renderer_of(folder: Path, *, keep_thoughts: bool = False) -> ChatMLRenderer 
 
         return TemplateRenderer.from_folder(folder, keep_thoughts=keep_thoughts)
     return ChatMLRenderer.from_folder(folder, keep_thoughts=keep_thoughts)
-
-
-def device(name: str) -> torch.device:
-    """Return the device to compute on; `auto` is a CUDA device if there is one.
-
-    Raises:
-        InputError: `cuda` was asked for, and there is no CUDA device.
-    """
-    import torch
-
-    found = torch.cuda.is_available()
-    if name == "cuda" and not found:
-        raise InputError(
-            "'cuda' is not available: torch finds no CUDA device; set model.device=cpu, or install "
-            "torch with CUDA."
-        )
-    return torch.device("cuda" if found and name != "cpu" else "cpu")
-
-
-def precision(name: str, device: torch.device) -> torch.dtype:
-    """Return the number format to compute in; `auto` depends on the device."""
-    import torch
-
-    if name == "auto":
-        return torch.bfloat16 if multiplies_bf16(device) else torch.float32
-    return torch.bfloat16 if name == "bf16" else torch.float32
-
-
-def multiplies_bf16(device: torch.device) -> bool:
-    """Return whether the device multiplies bf16 matrices natively."""
-    import torch
-
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
-    if os.environ.get("ATEN_CPU_CAPABILITY", "").lower() in ("avx2", "default"):
-        return False  # the user holds torch to less than the CPU has
-    flags = Path("/proc/cpuinfo")
-    if not flags.is_file():
-        return False  # macOS: fp32 is faster there than torch's bf16
-    text = flags.read_text()
-    return "avx512_bf16" in text or "amx_bf16" in text or " bf16" in text
 
 
 PLANNER = ("own", "others", "active")  # of the model `planner`

@@ -26,6 +26,7 @@ from palaestra.rollout.fair_lock import FairLock
 from palaestra.rollout.guarded_environment import shortened
 from palaestra.rollout.processes import (
     family_bytes,
+    is_ending,
     is_stopped,
     peak_bytes,
     processor_seconds,
@@ -291,7 +292,7 @@ class WorkerHandle:
         until = ran() + grace
         while process.status is None and ran() < until:  # its pipes may stay open
             await asyncio.sleep(POLL / 10)
-        ours = self._closed or process.status is None
+        ours = self._closed or (process.status is None and not is_ending(process.pid))
         await process.kill()
         paused = time.monotonic() - self._last_contact[0] - (ran() - self._last_contact[1])
         end = End(process.status, ours, paused)

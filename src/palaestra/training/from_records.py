@@ -30,6 +30,7 @@ from palaestra.learning.critics.recorded_values import ACTS, Choice, State, choi
 from palaestra.learning.critics.step_q import StepQ
 from palaestra.models import registry
 from palaestra.models.local import scoring
+from palaestra.models.local.devices import device
 from palaestra.models.local.network import DecoderNetwork
 from palaestra.models.local.networks import load_network
 from palaestra.runtime.progress import Reporter
@@ -101,7 +102,7 @@ def learn(
         )
     origin = found.folder
     _check_tokens(episodes, lesson.role, origin, base)
-    network = load_network(origin, torch.float32).to(registry.device("auto"))
+    network = load_network(origin, torch.float32).to(device("auto"))
     train = _values if lesson.kind == "value" else _pairs
     counts, losses, score = train(network, episodes, lesson, origin, folder)
     tenth = max(1, len(losses) // 10)

@@ -17,6 +17,7 @@ from palaestra.learning.compute.weight_selection import Selection, adapters, eve
 from palaestra.learning.critics.value_head import ValueHead
 from palaestra.models.call_router import CallRouter
 from palaestra.models.local.adapter_files import exportable, write_adapter
+from palaestra.models.local.devices import device, precision
 from palaestra.models.local.engine import OnUpdate
 from palaestra.models.local.lora import merged, quantise
 from palaestra.models.local.model_cache import Progress
@@ -27,8 +28,6 @@ from palaestra.models.local.tiny import tiny_network
 from palaestra.models.registry import (
     check_context,
     checked_checkpoint,
-    device,
-    precision,
     renderer_of,
 )
 from palaestra.models.renderers.chat_template import TemplateRenderer

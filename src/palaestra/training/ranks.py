@@ -31,8 +31,8 @@ from palaestra.learning.loop.learner import Learner, Reference
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Need
 from palaestra.learning.parallel import Ranks, join
+from palaestra.models.local.devices import device
 from palaestra.models.local.resident import ResidentModel
-from palaestra.models.registry import device
 from palaestra.runtime.machine import LaunchedRank, launched_rank
 from palaestra.training.method import chosen, critic_of
 from palaestra.training.policy_building import (

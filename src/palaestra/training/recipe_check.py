@@ -13,9 +13,10 @@ from palaestra.environments.registry import spec, tasks
 from palaestra.gateway.program_agents import GatewayAgent
 from palaestra.learning.methods.algorithms import Method
 from palaestra.learning.methods.component import Component, Kind, Need, find
+from palaestra.models.local.devices import device
 from palaestra.models.local.name_options import NamedCheckpoint
 from palaestra.models.local.serving_process import check_packages
-from palaestra.models.registry import check_checkpoint, check_unrouted, device
+from palaestra.models.registry import check_checkpoint, check_unrouted
 from palaestra.training.actor import check_actor
 from palaestra.training.demonstrations import RECORDED, check_recorded
 from palaestra.training.general_text import check_general

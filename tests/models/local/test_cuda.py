@@ -9,8 +9,8 @@ import torch
 
 from palaestra.core.model import Prompt, Sampling
 from palaestra.learning.losses.policy_loss import pg
+from palaestra.models.local.devices import device, precision
 from palaestra.models.local.engine import Engine, OnUpdate
-from palaestra.models.registry import device, precision
 from tests.learning.made import gradients, grouped, learner_of, resident, sampled_rows
 from tests.models.plain import greedy
 

@@ -41,14 +41,7 @@ class SearchAgent(Agent):
         messages = [system(session.instructions), user(session.observation.text)]
         while not session.over:
             path = await self._path(session, messages)
-            if not path:
-                path = [Node(messages, Signals(), reply=await session.generate(messages))]
-            for node in path:
-                assert node.reply is not None  # only the root has none
-                done = await session.act(node.reply.text.strip(), by=node.reply)
-                messages = [*messages, node.reply.message, user(done.observation.text)]
-                if node.transition != done:  # not tried, or the environment behaved differently
-                    break
+            messages, _ = await take(session, messages, path)
 
     async def _path(self, session: Session, messages: list[Message]) -> list[Node]:
         async with session.trial() as trial:
@@ -61,3 +54,23 @@ class SearchAgent(Agent):
         if asks_for_value(messages):
             return value_of(actions)
         return self.phrase(actions[0])
+
+
+async def take(
+    session: Session, messages: list[Message], path: Sequence[Node]
+) -> tuple[list[Message], bool]:
+    """Take the actions of a path, or without one a fresh action of the model.
+
+    Returns:
+        the conversation with the actions that were taken, and whether all went as in the trial.
+        After the first that did not, none is taken.
+    """
+    if not path:
+        path = [Node(messages, Signals(), reply=await session.generate(messages))]
+    for node in path:
+        assert node.reply is not None  # only the root has none
+        done = await session.act(node.reply.text.strip(), by=node.reply)
+        messages = [*messages, node.reply.message, user(done.observation.text)]
+        if node.transition != done:  # not tried, or the environment behaved differently
+            return messages, False
+    return messages, True

@@ -21,12 +21,12 @@ from typing import Annotated
 from pydantic import Field
 
 from palaestra.agents.numbered_plan import longer, numbered, steps_of
-from palaestra.agents.search.base import Count, Temperature
+from palaestra.agents.search.base import Count, Temperature, take
 from palaestra.agents.search.effect_and_potential import NOW, VALUE, changed, effect_and_potential
 from palaestra.agents.search.scorers import ended, transcript
 from palaestra.agents.search.tree import Node, Tree, back_up_best
 from palaestra.core.agent import Agent
-from palaestra.core.environment import Action, Signals
+from palaestra.core.environment import Action
 from palaestra.core.message import Message, system, user
 from palaestra.core.model import Generation
 from palaestra.core.session import Session
@@ -75,15 +75,8 @@ class WebPilotAgent(Agent):
             if not subtasks:
                 subtasks = await self._planned(session, planning)
             path, completed = await self._search(session, messages, subtasks[0])
-            if not path:
-                path = [Node(messages, Signals(), reply=await session.generate(messages))]
-            for node in path:
-                assert node.reply is not None  # only the root has none
-                done = await session.act(node.reply.text.strip(), by=node.reply)
-                messages = [*messages, node.reply.message, user(done.observation.text)]
-                if node.transition != done:  # not tried, or the environment behaved differently
-                    completed = False
-                    break
+            messages, as_tried = await take(session, messages, path)
+            completed = completed and as_tried
             subtask = subtasks.pop(0)
             if not completed or not subtasks:
                 subtasks = []

@@ -70,7 +70,8 @@ def load_resident(
         InputError: the architecture is not supported, the checkpoint is damaged, or the adapter is
             of another base.
     """
-    from palaestra.models.registry import device, precision, renderer_of
+    from palaestra.models.local.devices import device, precision
+    from palaestra.models.registry import renderer_of
 
     target, stored = device("auto"), StoredTensors(found.folder).number_formats
     dtype = torch.float32 if stored == {"F32"} else precision("auto", target)

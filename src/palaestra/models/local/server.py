@@ -34,6 +34,7 @@ from torch import Tensor
 from palaestra.core.errors import ContextTooLong, InputError
 from palaestra.core.model import Generation, Prompt, Sampling
 from palaestra.models import registry
+from palaestra.models.local import devices
 from palaestra.models.local.engine import OnUpdate
 from palaestra.models.local.networks import Backend, load_network
 from palaestra.models.local.resident import ResidentModel
@@ -220,8 +221,8 @@ def load_policy(
         folder: a Hugging Face checkpoint.
         slots: replies in flight at once.
         context: longest conversation in tokens; the model's own if that is shorter.
-        precision: of the weights; see `registry.precision`.
-        device: see `registry.device`.
+        precision: of the weights; see `devices.precision`.
+        device: see `devices.device`.
         backend: whose code runs it.
         schedule: which requests go first.
         on_update: what happens to replies in flight when the weights change.
@@ -229,8 +230,8 @@ def load_policy(
     Raises:
         InputError: it cannot run here, or files are missing or damaged.
     """
-    target = registry.device(device)
-    network = load_network(folder, registry.precision(precision, target), backend).to(target)
+    target = devices.device(device)
+    network = load_network(folder, devices.precision(precision, target), backend).to(target)
     return ResidentModel(
         "policy",
         network,

@@ -20,7 +20,13 @@ from palaestra.core.message import ToolCall
 from palaestra.core.rare_capabilities import Multiplayer, Sampling
 from palaestra.core.task import Task
 from palaestra.core.tool import NotACall, Tool, parse_call, random_call
-from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.base import (
+    Replayed,
+    hashed,
+    plan_in_copy,
+    refused,
+    without_parameters,
+)
 from palaestra.environments.families.apps.composing.composition import LEVELS
 from palaestra.environments.families.apps.environment import Apps
 from palaestra.environments.families.apps.setting import SETTINGS, Setting, parts
@@ -140,19 +146,7 @@ class AppAgents(
     def oracle(self) -> list[Action]:
         """Return the rest of the reference, asked for call by call; empty if it is lost."""
         self._current()
-        if self._over:
-            return []
-        other = type(self)(self.spec.name)
-        other.restore(self.snapshot())
-        plan: list[Action] = []
-        step = Transition(Observation(""))
-        while not step.terminated:
-            if (action := other._next()) is None:
-                break
-            plan.append(action)
-            step = other.step(action)
-        other.close()
-        return plan if step.success else []
+        return [] if self._over else plan_in_copy(self, AppAgents._next)
 
     def sample_action(self, rng: random.Random) -> Action:
         """Sample a call of one's own tools, or now and then an answer of an app."""

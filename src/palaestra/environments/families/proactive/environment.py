@@ -27,7 +27,13 @@ from palaestra.core.environment import Action, Observation, Spec, Transition
 from palaestra.core.message import ToolCall
 from palaestra.core.task import Split, Task
 from palaestra.core.tool import NotACall, Tool, checked, parse_call
-from palaestra.environments.base import Replayed, hashed, refused, without_parameters
+from palaestra.environments.base import (
+    Replayed,
+    hashed,
+    plan_in_copy,
+    refused,
+    without_parameters,
+)
 from palaestra.environments.families.apps.composing.goal import MAIN, Call
 from palaestra.environments.families.apps.surfaces import SURFACES, tool_name
 from palaestra.environments.families.apps.timed.clock_app import CLOCK
@@ -154,17 +160,7 @@ class Proactive(
     def oracle(self) -> list[Action]:
         """Return an offer wherever one is wanted, else silence; empty if an error was made."""
         self._current()
-        if self._over:
-            return []
-        other = type(self)(self.spec.name)
-        other.restore(self.snapshot())
-        plan: list[Action] = []
-        step = Transition(Observation(""))
-        while not step.terminated:
-            plan.append(other.next_action())
-            step = other.step(plan[-1])
-        other.close()
-        return plan if step.success else []
+        return [] if self._over else plan_in_copy(self, Proactive.next_action)
 
     def next_action(self) -> Action:
         """Return the offer that is wanted now, else silence."""

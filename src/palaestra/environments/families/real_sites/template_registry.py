@@ -10,6 +10,7 @@ from palaestra.environments.families.real_sites import (
     code_source_tasks,
     code_tasks,
     forum_tasks,
+    shop_dashboard_tasks,
     shop_tasks,
 )
 from palaestra.environments.families.real_sites.application import PLAIN, Variant
@@ -29,6 +30,7 @@ from palaestra.environments.families.real_sites.task_template import (
 
 MODULES = (
     shop_tasks,
+    shop_dashboard_tasks,
     forum_tasks,
     cms_tasks,
     code_tasks,
