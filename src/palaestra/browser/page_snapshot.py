@@ -22,12 +22,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
-from urllib.parse import urldefrag
+from urllib.parse import urldefrag, urlsplit, urlunsplit
 
 from palaestra.browser import input_events
 from palaestra.browser.cookie_lifetimes import CookieLifetimes
 from palaestra.browser.devtools import Refusal
-from palaestra.browser.sites import Request, Site
+from palaestra.browser.sites import Request, Response, Site
 from palaestra.browser.tab import KEY, Tab, history_of, value_of
 from palaestra.browser.web_session import EMPTY, WebSession, nothing, text_digest
 from palaestra.core.errors import EnvironmentFault
@@ -58,6 +58,8 @@ _HELD = f"""(() => {{
     stored: [{{ ...localStorage }}, {{ ...sessionStorage }}],
   }};
 }})()"""
+
+DETOUR = "/palaestra-detour"  # a path that redirects to a page that follows one of its address
 
 _STORE = """((local, session) => {
   if (window.top !== window) return;
@@ -102,7 +104,7 @@ def save(session: WebSession, arrived: Arrival | None = None) -> bytes:
     """Return a snapshot; empty where there is no other way back than all gestures.
 
     That is so at a dialog, with several tabs, after a download, after a page has written its own
-    history, and where two pages lie one after the other whose addresses differ by a fragment.
+    history, and after a link within a page that lies further back.
 
     Args:
         session: at rest.
@@ -122,12 +124,15 @@ def save(session: WebSession, arrived: Arrival | None = None) -> bytes:
             return b""
         history = tab.history()
         addresses, _ = arrived.history if arrived is not None else history
-        if any(urldefrag(one)[0] == urldefrag(two)[0] for one, two in pairwise(addresses)):
+        if any(_are_alike(pair) and {*pair} & tab.places for pair in pairwise(addresses)):
             return b""
         stored = [_sourced(session, one) for one in page.pop("stored")]
         unseen = page.pop("unseen") and _has_unseen(session)
         chosen = any(value is None for _, value in page["fields"])
         moved = tab.moved_within or (arrived is not None and arrived.history != history)
+        held = not (unseen or chosen or moved)
+        if not held and arrived is None:
+            return b""
         saved = {
             "chance": session.chance,
             "now": session.now,
@@ -139,7 +144,7 @@ def save(session: WebSession, arrived: Arrival | None = None) -> bytes:
             "lifetimes": session.lifetimes.saved(),
             "stored": stored,
             "history": history,
-            "page": None if unseen or chosen or moved else page,
+            "page": page if held else None,
             "ids": [
                 (at, session.ids[node])
                 for at, node in enumerate(session.node_names)
@@ -250,7 +255,7 @@ def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, A
     first = addresses[0] if last else EMPTY
     session.forget(dict.fromkeys(sites, nothing), seed, first)
     for at in range(1, last + (index < last)):
-        tab.load(addresses[at])
+        _load_after(session, addresses[at - 1], addresses[at])
     _set_cookies(session, state["cookies"])
     session.sites = sites
     script = _stored_before(tab, [_fetched(session, one) for one in state["stored"]])
@@ -262,12 +267,42 @@ def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, A
     elif index == 0:
         session.open(addresses[0])
     else:
-        tab.load(addresses[index])
+        _load_after(session, addresses[index - 1], addresses[index])
     if script:
         tab.tell("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
     tab.settle(state["now"] - session.now)
     _set_cookies(session, state["cookies"])  # the page's answer may have set others
     session.lifetimes = CookieLifetimes(state["lifetimes"])
+
+
+def _load_after(session: WebSession, before: str, address: str) -> None:
+    """Load a page after another one, with an entry of its own in the history.
+
+    The browser makes none where the addresses are alike, unless the second redirects to the first.
+    """
+    if not _are_alike((before, address)):
+        session.tab.load(address)
+        return
+    sites, parts = session.sites, urlsplit(address)
+    if parts.netloc not in sites:
+        raise Refusal(f"there is no page {address}")
+    seed, number = session.chance
+    session.chance = (seed, number - 1)  # the redirection is a document, too
+
+    def redirecting(request: Request) -> Response:
+        if request.path == DETOUR:
+            return Response(b"", status=303, headers={"Location": address})
+        return sites[parts.netloc](request)
+
+    session.sites = {**sites, parts.netloc: redirecting}
+    session.tab.load(urlunsplit(parts._replace(path=DETOUR, query="", fragment="")))
+    session.sites = sites
+
+
+def _are_alike(addresses: tuple[str, str]) -> bool:
+    """Return whether two addresses differ by nothing but a fragment."""
+    one, two = addresses
+    return urldefrag(one)[0] == urldefrag(two)[0]
 
 
 def _put_back(session: WebSession, state: Mapping[str, Any]) -> bool:

@@ -68,6 +68,7 @@ class Tab:
         self.named = 0  # how many elements had an id when its page was asked for
         self.wrote_history = False  # whether a page's script did, since the world began
         self.moved_within = False  # whether a link has led to another place within the page
+        self.places: set[str] = set()  # addresses to which links within pages have led
         self.loads = 0  # how often a frame began to load
         self._held: list[int] = []  # calls that wait for the dialog
         self._objects: list[str] = []  # of the page, which are held and no longer needed
@@ -348,6 +349,7 @@ class Tab:
                 self._leaving.discard(found["frameId"])
                 self.wrote_history |= found.get("navigationType") != "fragment"
                 self.moved_within = True
+                self.places.add(found["url"])
             case "Page.javascriptDialogOpening" if found["type"] == "beforeunload":
                 self.tell("Page.handleJavaScriptDialog", accept=True)
             case "Page.javascriptDialogOpening":
@@ -403,7 +405,7 @@ class Tab:
 
 
 def value_of(found: Parameters) -> Any:
-    """Return the value of an expression that was sent; raises Refusal if the page threw an error."""
+    """Return the value of an expression that was sent; raises Refusal if it threw an error."""
     if "exceptionDetails" in found:
         detail = found["exceptionDetails"]
         raise Refusal(detail.get("exception", {}).get("description", detail["text"]))
@@ -411,7 +413,7 @@ def value_of(found: Parameters) -> Any:
 
 
 def history_of(found: Parameters) -> tuple[list[str], int]:
-    """Return the addresses of a history that the browser describes, and the place of the present."""
+    """Return the addresses of a history as the browser describes it, and the present place."""
     return [entry["url"] for entry in found["entries"]], found["currentIndex"]
 
 

@@ -143,6 +143,7 @@ class WebSession:
         self.clipboard, self.pointer = "", None
         self.ids, self.named, self._nodes, self._answered = {}, 0, {}, {}
         self.tab.wrote_history = self.tab.moved_within = False
+        self.tab.places.clear()
         if moved:  # else the next page would find it hovered
             input_events.leave(self.tab)
 
