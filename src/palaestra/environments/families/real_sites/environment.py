@@ -124,6 +124,7 @@ class Sites(
         self._seen: set[str] = set()  # addresses of the task's hops that were open
         self._said = ""  # what stands above the page
         self._arrived: Loaded | None = None  # how all was when the page had been loaded
+        self.way_back = ""  # of the last restore: "state", "page" (its gestures) or "replayed"
 
     @classmethod
     def names(cls) -> list[str]:
@@ -138,6 +139,7 @@ class Sites(
 
     def _begin(self, task: Task) -> Observation:
         without_parameters(task, "choose a template by its name instead")
+        self.way_back = "replayed"
         session, world = self._open(task)
         first = next(iter(world.sites.values())).application.address
         cookies = world.cookies() if self._site_task.signed_in else {}
@@ -182,15 +184,18 @@ class Sites(
     def _return_to(self, task: Task, state: bytes, actions: Sequence[Action]) -> bool:
         session, world = self._open(task)
         saved, files = SavedWorld.read(state), self._site_task.files
-        self._arrived = saved.loaded
+        self._arrived, self.way_back = saved.loaded, ""
         if saved.restore(session, world, files):
             self._become(saved.own)
+            self.way_back = "state"
             return True
         if session.failed or not saved.revisit(session, world, files):
             return False
         self._become(saved.loaded.own)
         done_again = all(self._act(action).valid for action in actions[saved.loaded.done :])
-        return done_again and saved.is_back(session, world, self._own())
+        if done_again and saved.is_back(session, world, self._own()):
+            self.way_back = "page"
+        return self.way_back == "page"
 
     def _own(self) -> dict[str, Any]:
         """Return what the environment itself knows, as values of JSON."""

@@ -2,8 +2,8 @@
 
 What a site answers may depend on what it forgets with the answer, such as a message that is shown
 once. Therefore the page is asked for again as it was, in the state of its site before; then all
-sites get the state of now. Where a page does not come back so, because of what its scripts know, the
-gestures since it was loaded are done again, from the state that the sites had then.
+sites get the state of now. Where a page does not come back so, because of what its scripts know,
+the gestures since it was loaded are done again, from the state that the sites had then.
 """
 
 from __future__ import annotations
