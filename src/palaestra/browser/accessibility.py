@@ -47,50 +47,76 @@ class Document:
     clickable: frozenset[int]  # nodes that listen to clicks
 
 
-def read(
-    tab: Tab, id_of: Callable[[int], str]
-) -> tuple[list[Element], dict[str, int], dict[str, str]]:
-    """Return the elements of a tab's page, the node of each, and where links lead, by id.
+class PageTree:
+    """What the browser says about the page of a tab at one moment, as it says it."""
 
-    Args:
-        tab: whose page is at rest.
-        id_of: the element's id of a node, the same at each call.
-    """
-    asked = [
-        tab.send("Accessibility.getFullAXTree"),
-        tab.send("DOMSnapshot.captureSnapshot", computedStyles=list(STYLES)),
-    ]
-    tree, snapshot = tab.connection.wait(asked)
-    documents = list(_documents(snapshot, tab.session.size))
-    held: dict[int, Sequence[Parameters]] = {}
-    for document in documents[1:]:
-        if document.holder is not None:
-            found = tab.call("Accessibility.getFullAXTree", frameId=document.frame)
-            held[document.holder] = found["nodes"]
-    boxes: dict[int, Box | None] = {}
-    points: dict[int, tuple[float, float]] = {}
-    clickable: set[int] = set()
-    for document in documents:
-        boxes.update(document.boxes)
-        points.update(document.points)
-        clickable |= document.clickable
-    elements: list[Element] = []
-    nodes: dict[str, int] = {}
-    links: dict[str, str] = {}
-    for node, parent in _walk(tree["nodes"], held, clickable):
-        number = node["backendDOMNodeId"]
-        id = id_of(number)
-        if id in nodes:
-            continue  # a node with two entries: a list item and its marker
-        nodes[id] = number
-        known = parent if parent is None else id_of(parent)
-        element = element_of_node(node, id, boxes.get(number), known, number in clickable)
-        if number in points:
-            element = replace(element, inside=points[number])
-        elements.append(element)
-        if element.role == "link" and (address := _address(node)):
-            links[id] = address
-    return elements, nodes, links
+    def __init__(self, tab: Tab) -> None:
+        """Ask the browser.
+
+        Args:
+            tab: whose page is at rest.
+        """
+        asked = [
+            tab.send("Accessibility.getFullAXTree"),
+            tab.send("DOMSnapshot.captureSnapshot", computedStyles=list(STYLES)),
+        ]
+        tree, self._snapshot = tab.connection.wait(asked)
+        self._nodes: Sequence[Parameters] = tree["nodes"]
+        self._documents = list(_documents(self._snapshot, tab.session.size))
+        self._held: dict[int, Sequence[Parameters]] = {}
+        for document in self._documents[1:]:
+            if document.holder is not None:
+                found = tab.call("Accessibility.getFullAXTree", frameId=document.frame)
+                self._held[document.holder] = found["nodes"]
+        self.nodes = self._found_nodes()
+        """The names of nodes in a fixed order, by the browser's number: first those of documents
+        and their shadow trees, then those within fields that are shown."""
+
+    def elements(
+        self, id_of: Callable[[int], str]
+    ) -> tuple[list[Element], dict[str, int], dict[str, str]]:
+        """Return the elements, the node of each, and where links lead, by id.
+
+        Args:
+            id_of: the element's id of a node, the same at each call.
+        """
+        boxes: dict[int, Box | None] = {}
+        points: dict[int, tuple[float, float]] = {}
+        clickable: set[int] = set()
+        for document in self._documents:
+            boxes.update(document.boxes)
+            points.update(document.points)
+            clickable |= document.clickable
+        elements: list[Element] = []
+        nodes: dict[str, int] = {}
+        links: dict[str, str] = {}
+        for node, parent in _walk(self._nodes, self._held, clickable):
+            number = node["backendDOMNodeId"]
+            id = id_of(number)
+            if id in nodes:
+                continue  # a node with two entries: a list item and its marker
+            nodes[id] = number
+            known = parent if parent is None else id_of(parent)
+            element = element_of_node(node, id, boxes.get(number), known, number in clickable)
+            if number in points:
+                element = replace(element, inside=points[number])
+            elements.append(element)
+            if element.role == "link" and (address := _address(node)):
+                links[id] = address
+        return elements, nodes, links
+
+    def _found_nodes(self) -> dict[int, str]:
+        strings, found = self._snapshot["strings"], dict[int, str]()
+        for document in self._snapshot["documents"]:
+            nodes = document["nodes"]
+            names = (strings[at] for at in nodes["nodeName"])
+            found.update(zip(nodes["backendNodeId"], names, strict=True))
+        for tree in (self._nodes, *self._held.values()):
+            for node in tree:
+                number = node.get("backendDOMNodeId")
+                if number is not None and number not in found:
+                    found[number] = _text(node, "role")
+        return found
 
 
 def _walk(

@@ -8,6 +8,7 @@ and all that it shows is this process's.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
@@ -71,6 +72,7 @@ _ON_DEMAND = (
     f"--disable-features={_WITHOUT},DeferRendererTasksAfterInput",
 )
 MEMORY = 2 * 2**20  # KiB that each of its processes may have: a page that takes more ends
+_PIPE_SIZE = 2**20  # bytes of each direction that may wait to be read
 # DevTools speaks on descriptors 3 and 4.
 _PIPE = f'ulimit -d {MEMORY} && exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null'
 
@@ -98,6 +100,9 @@ class BrowserProcess:
         self._last_words: deque[str] = deque(maxlen=WORDS)
         assert process.stdin is not None and process.stdout is not None
         self.reads, self.writes = process.stdout.fileno(), process.stdin.fileno()
+        for end in (self.reads, self.writes):
+            with contextlib.suppress(OSError):  # else a page is written in many small parts
+                fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
         self._listener = threading.Thread(
             target=_listen, args=(process, self._last_words), name="browser-stderr", daemon=True
         )

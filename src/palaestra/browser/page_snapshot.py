@@ -1,9 +1,13 @@
-"""Snapshots of a session: what its page holds, and the return to it without its gestures.
+"""Snapshots of a session: what its page holds, and the return to it without the way there.
 
 A snapshot holds the clock, the chance, cookies, what the page's site stored, the history of
 addresses, form fields, scroll positions, focus, pointer and clipboard, and a digest of the page's
-nodes and elements. What scripts keep in memory is not in it. Therefore `restore` compares: the page
-has come back only if its nodes and its elements, with their ids, are as they were.
+nodes and elements. What scripts keep in memory is not in it. There are two ways back:
+
+- `restore` loads the page and fills it in. The page has come back only if its nodes and its
+  elements, with their ids, are as they were.
+- `revisit` loads the page as it was when it came to rest, for the gestures that were done on it to
+  be done again; `is_back` compares then. So menus come back that a script opened.
 
 Not in it, and not noticed: what pages that lie further back held in their fields, and what sites
 other than the page's own stored.
@@ -15,16 +19,17 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+from urllib.parse import urldefrag, urlsplit, urlunsplit
 
 from palaestra.browser import input_events
 from palaestra.browser.cookie_lifetimes import CookieLifetimes
 from palaestra.browser.devtools import Refusal
 from palaestra.browser.sites import Request, Response, Site
-from palaestra.browser.tab import KEY, Tab
-from palaestra.browser.web_session import WebSession, text_digest
-from palaestra.core.element import Element
+from palaestra.browser.tab import KEY, Tab, history_of, value_of
+from palaestra.browser.web_session import EMPTY, WebSession, nothing, text_digest
 from palaestra.core.errors import EnvironmentFault
 
 _HELD = f"""(() => {{
@@ -41,17 +46,20 @@ _HELD = f"""(() => {{
     }} else if (node instanceof HTMLInputElement || node instanceof HTMLTextAreaElement)
       if (node.value !== node.defaultValue) fields.push([at, node.value]);
   }});
+  const unseen = (node) =>
+    !node.checkVisibility() || node.closest("[aria-hidden=true], [inert], :modal");
   const focus = document.activeElement;
   let range = null;
   try {{ range = [focus.selectionStart, focus.selectionEnd]; }} catch {{ /* it has none */ }}
   return {{
     fields, scrolled, range, focus: nodes.indexOf(focus),
+    unseen: [...document.querySelectorAll("textarea, input:not([type=hidden])")].some(unseen),
     draws: window[Symbol.for({KEY!r})].draws(),
     stored: [{{ ...localStorage }}, {{ ...sessionStorage }}],
   }};
 }})()"""
 
-_WITHIN = ("children", "shadowRoots", "pseudoElements")  # fields of a node with nodes
+DETOUR = "/palaestra-detour"  # a path that redirects to a page that follows one of its address
 
 _STORE = """((local, session) => {
   if (window.top !== window) return;
@@ -75,11 +83,32 @@ _PUT_BACK = f"""(({{ fields, scrolled, range, focus, draws }}) => {{
 }})"""
 
 
-def save(session: WebSession) -> bytes:
-    """Return a snapshot; empty where there is no other way back than the gestures.
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A page when it came to rest after it was loaded; what it showed follows from the site."""
 
-    That is so at a dialog, with several tabs, with a chosen file, after a download, and after a
-    page has written its own history.
+    now: float
+    named: int  # how many elements had an id when the page was asked for
+    pointer: tuple[float, float] | None
+    clipboard: str
+    history: tuple[list[str], int]
+
+
+def arrival(session: WebSession) -> Arrival:
+    """Describe the page that is shown, which was just loaded."""
+    held = session.pointer, session.clipboard, session.tab.history()
+    return Arrival(session.now, session.tab.named, *held)
+
+
+def save(session: WebSession, arrived: Arrival | None = None) -> bytes:
+    """Return a snapshot; empty where there is no other way back than all gestures.
+
+    That is so at a dialog, with several tabs, after a download, after a page has written its own
+    history, and after a link within a page that lies further back.
+
+    Args:
+        session: at rest.
+        arrived: how its page was when it had been loaded, if `revisit` shall be possible.
     """
     with session.watched():
         tab = session.tab
@@ -90,10 +119,20 @@ def save(session: WebSession) -> bytes:
             page = tab.evaluate(_HELD)
         except Refusal:  # the page may not store anything, or has no clock
             return b""
-        if page is None or any(value is None for _, value in page["fields"]):
+        session.elements()  # unless they are read already
+        if page is None or not session.node_names:
+            return b""
+        history = tab.history()
+        addresses, _ = arrived.history if arrived is not None else history
+        if any(_are_alike(pair) and {*pair} & tab.places for pair in pairwise(addresses)):
             return b""
         stored = [_sourced(session, one) for one in page.pop("stored")]
-        elements, nodes = session.elements(), _Nodes(session)
+        unseen = page.pop("unseen") and _has_unseen(session)
+        chosen = any(value is None for _, value in page["fields"])
+        moved = tab.moved_within or (arrived is not None and arrived.history != history)
+        held = not (unseen or chosen or moved)
+        if not held and arrived is None:
+            return b""
         saved = {
             "chance": session.chance,
             "now": session.now,
@@ -104,11 +143,15 @@ def save(session: WebSession) -> bytes:
             "cookies": [cookie_parts(one) for one in session.cookies()],
             "lifetimes": session.lifetimes.saved(),
             "stored": stored,
-            "history": tab.history(),
-            "page": page,
-            "ids": nodes.ids(session.ids),
+            "history": history,
+            "page": page if held else None,
+            "ids": [
+                (at, session.ids[node])
+                for at, node in enumerate(session.node_names)
+                if node in session.ids
+            ],
             "named": session.named,
-            "digest": _digest(nodes, elements),
+            "digest": _digest(session),
         }
         return zlib.compress(json.dumps(saved, separators=(",", ":")).encode(), 9)
 
@@ -129,40 +172,90 @@ def restore(
         saved: what `save` returned, not empty.
         files: that may be uploaded, by name; none if it is None.
     """
-    state = json.loads(zlib.decompress(saved))
+    state = _read(saved)
+    if state["page"] is None:
+        return False
     with session.watched():
         try:
             _visit(session, sites, state)
             session.files = dict(files or {})
-            session.tab.evaluate(f"{_PUT_BACK}({json.dumps(state['page'])})")
+            if not _put_back(session, state):
+                return False
         except (Refusal, EnvironmentFault):
             if session.failed:
                 raise
             return False
         session.refused, session.clipboard = state["refused"], state["clipboard"]
-        if state["pointer"] is not None:
-            x, y = session.pointer = (state["pointer"][0], state["pointer"][1])
-            input_events.move_to(session.tab, (x, y))
         session.set_time(state["now"])
-        session.named = state["named"]
         session.chance = tuple(state["chance"])
-        nodes = _Nodes(session)
-        session.ids = nodes.numbered(state["ids"])
+        session.named = state["named"]
+        session.read_as_numbered(state["ids"])
+        return bool(_digest(session) == state["digest"])
+
+
+def revisit(
+    session: WebSession,
+    sites: Mapping[str, Site],
+    saved: bytes,
+    arrived: Arrival,
+    files: Mapping[str, bytes] | None = None,
+) -> bool:
+    """Load the page of a snapshot as it was when it had come to rest; return whether it could be.
+
+    Args:
+        session: of the same size.
+        sites: in their state when the page was asked for.
+        saved: what `save` returned, not empty.
+        arrived: what `save` was given.
+        files: that may be uploaded, by name; none if it is None.
+    """
+    state = {**_read(saved), "now": arrived.now, "history": arrived.history}
+    with session.watched():
+        try:
+            _visit(session, sites, state)
+        except (Refusal, EnvironmentFault):
+            if session.failed:
+                raise
+            return False
+        session.files, session.clipboard = dict(files or {}), arrived.clipboard
+        if arrived.pointer is not None:
+            session.pointer = arrived.pointer
+            input_events.move_to(session.tab, arrived.pointer)
+            session.tab.settle(0)
+        session.named = arrived.named
         session.changed()
-        return bool(_digest(nodes, session.elements()) == state["digest"])
+        session.elements()  # which gives ids, as it did then
+        return session.tab.dialog is None
+
+
+def is_back(session: WebSession, saved: bytes) -> bool:
+    """Return whether a session that `revisit` began is where it was when it was saved."""
+    state = _read(saved)
+    with session.watched():
+        if len(session.tabs) > 1 or session.tab.dialog is not None:
+            return False
+        session.refused = state["refused"]
+        _set_cookies(session, state["cookies"])
+        session.lifetimes = CookieLifetimes(state["lifetimes"])
+        found = [session.chance, session.now, session.pointer, session.tab.history()]
+        wanted = [state[name] for name in ("chance", "now", "pointer", "history")]
+        return json.dumps(found) == json.dumps(wanted) and _digest(session) == state["digest"]
+
+
+def _read(saved: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(zlib.decompress(saved))
+    return found
 
 
 def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, Any]) -> None:
     """Visit the addresses of the history, where nothing is, and load the one that was shown."""
     addresses, index = state["history"]
     seed, tab = state["chance"][0], session.tabs[0]
-    nothing = dict.fromkeys(sites, _nothing)
-    session.forget(nothing, seed)
     last = len(addresses) - 1
-    for at, address in enumerate(addresses):
-        if at == index == last:
-            break
-        session.open(address) if at == 0 else tab.load(address)
+    first = addresses[0] if last else EMPTY
+    session.forget(dict.fromkeys(sites, nothing), seed, first)
+    for at in range(1, last + (index < last)):
+        _load_after(session, addresses[at - 1], addresses[at])
     _set_cookies(session, state["cookies"])
     session.sites = sites
     script = _stored_before(tab, [_fetched(session, one) for one in state["stored"]])
@@ -174,12 +267,58 @@ def _visit(session: WebSession, sites: Mapping[str, Site], state: Mapping[str, A
     elif index == 0:
         session.open(addresses[0])
     else:
-        tab.load(addresses[index])
+        _load_after(session, addresses[index - 1], addresses[index])
     if script:
         tab.tell("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
     tab.settle(state["now"] - session.now)
     _set_cookies(session, state["cookies"])  # the page's answer may have set others
     session.lifetimes = CookieLifetimes(state["lifetimes"])
+
+
+def _load_after(session: WebSession, before: str, address: str) -> None:
+    """Load a page after another one, with an entry of its own in the history.
+
+    The browser makes none where the addresses are alike, unless the second redirects to the first.
+    """
+    if not _are_alike((before, address)):
+        session.tab.load(address)
+        return
+    sites, parts = session.sites, urlsplit(address)
+    if parts.netloc not in sites:
+        raise Refusal(f"there is no page {address}")
+    seed, number = session.chance
+    session.chance = (seed, number - 1)  # the redirection is a document, too
+
+    def redirecting(request: Request) -> Response:
+        if request.path == DETOUR:
+            return Response(b"", status=303, headers={"Location": address})
+        return sites[parts.netloc](request)
+
+    session.sites = {**sites, parts.netloc: redirecting}
+    session.tab.load(urlunsplit(parts._replace(path=DETOUR, query="", fragment="")))
+    session.sites = sites
+
+
+def _are_alike(addresses: tuple[str, str]) -> bool:
+    """Return whether two addresses differ by nothing but a fragment."""
+    one, two = addresses
+    return urldefrag(one)[0] == urldefrag(two)[0]
+
+
+def _put_back(session: WebSession, state: Mapping[str, Any]) -> bool:
+    """Fill in the page and move the pointer; return whether the history is as it was."""
+    tab, pointer = session.tab, state["pointer"]
+    program = f"{_PUT_BACK}({json.dumps(state['page'])})"
+    sent = [tab.send_expression(program), tab.send("Page.getNavigationHistory")]
+    if pointer is not None:
+        session.pointer = (pointer[0], pointer[1])
+        sent.append(input_events.move(tab, session.pointer))
+    found = tab.wait_for_frame(sent)
+    if not found:  # a dialog has opened
+        return False
+    value_of(found[0])
+    addresses, index = state["history"]
+    return history_of(found[1]) == (addresses, index)
 
 
 def _sourced(session: WebSession, stored: Mapping[str, str]) -> dict[str, Any]:
@@ -222,45 +361,30 @@ def _set_cookies(session: WebSession, cookies: Sequence[Mapping[str, Any]]) -> N
         browser.call("Storage.setCookies", cookies=cookies, browserContextId=context)
 
 
-class _Nodes:
-    """The nodes of a page, with its frames and shadow trees, in one order."""
+def _has_unseen(session: WebSession) -> bool:
+    """Return whether an element with an id lies within a field that is not shown now.
 
-    def __init__(self, session: WebSession) -> None:
-        tab = session.tab
-        asked = [
-            tab.send("DOM.enable", includeWhitespace="all"),
-            tab.send("DOM.getDocument", depth=-1, pierce=True),
-        ]
-        tab.tell("DOM.disable")
-        _, found = tab.connection.wait(asked)
-        self.numbers: list[int] = []
-        self.names: list[str] = []
-        stack = [found["root"]]
-        while stack:
-            node = stack.pop()
-            self.numbers.append(node["backendNodeId"])
-            self.names.append(node["nodeName"])
-            for field in _WITHIN:
-                stack += node.get(field, ())
-            if "contentDocument" in node:
-                stack.append(node["contentDocument"])
-
-    def ids(self, known: Mapping[int, str]) -> list[tuple[int, str]]:
-        """Return the ids of elements, by the place of their node."""
-        return [(at, known[node]) for at, node in enumerate(self.numbers) if node in known]
-
-    def numbered(self, ids: Sequence[Sequence[Any]]) -> dict[int, str]:
-        """Return the ids of elements by their node."""
-        return {self.numbers[at]: id for at, id in ids if at < len(self.numbers)}
+    Its id could not be given back, because what is read of the page has no place for it.
+    """
+    lost = session.lost_nodes()
+    if not lost:
+        return False
+    stack = [session.tab.call("DOM.getDocument", depth=-1, pierce=True)["root"]]
+    session.tab.tell("DOM.disable")
+    while stack:
+        node = stack.pop()
+        if node["backendNodeId"] in lost:
+            return True
+        for field in ("children", "shadowRoots", "pseudoElements"):
+            stack += node.get(field, ())
+        if "contentDocument" in node:
+            stack.append(node["contentDocument"])
+    return False
 
 
-def _digest(nodes: _Nodes, elements: Sequence[Element]) -> str:
-    document = json.dumps([nodes.names, [asdict(one) for one in elements]])
-    return hashlib.blake2b(document.encode(), digest_size=12).hexdigest()
-
-
-def _nothing(request: Request) -> Response:
-    return Response(b"<!doctype html>")
+def _digest(session: WebSession) -> str:
+    shown = repr((session.elements(), [*session.node_names.values()]))
+    return hashlib.blake2b(shown.encode(), digest_size=12).hexdigest()
 
 
 def cookie_parts(found: Mapping[str, Any]) -> dict[str, Any]:

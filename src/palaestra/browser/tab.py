@@ -65,7 +65,10 @@ class Tab:
         self._loading: set[str] = set()  # frames
         self._leaving: set[str] = set()  # frames that will load another page, and do not yet
         self.born = (session.now, 0)  # its page's time when it was asked for, and its number
-        self.wrote_history = False  # whether a page did, since the world began
+        self.named = 0  # how many elements had an id when its page was asked for
+        self.wrote_history = False  # whether a page's script did, since the world began
+        self.moved_within = False  # whether a link has led to another place within the page
+        self.places: set[str] = set()  # addresses to which links within pages have led
         self.loads = 0  # how often a frame began to load
         self._held: list[int] = []  # calls that wait for the dialog
         self._objects: list[str] = []  # of the page, which are held and no longer needed
@@ -115,7 +118,9 @@ class Tab:
             self._held += numbers
         return found
 
-    def wait_for_frame(self, numbers: list[int], until: Callable[[], bool] | None = None) -> None:
+    def wait_for_frame(
+        self, numbers: list[int], until: Callable[[], bool] | None = None
+    ) -> list[Parameters]:
         """Wait, as `wait` does, for input that a page takes only as a frame is drawn.
 
         Args:
@@ -127,8 +132,8 @@ class Tab:
             if self.connection.has(numbers):
                 break
             if until is not None and until():
-                return
-        self.wait(numbers, until)
+                return []
+        return self.wait(numbers, until)
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of an expression in the page; None if a dialog opened meanwhile.
@@ -136,16 +141,14 @@ class Tab:
         Raises:
             Refusal: the page threw an error, or it was left.
         """
-        number = self.send(
+        found = self.wait([self.send_expression(expression)])
+        return value_of(found[0]) if found else None
+
+    def send_expression(self, expression: str) -> int:
+        """Send an expression to the page, whose value `value_of` finds in the answer."""
+        return self.send(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
-        found = self.wait([number])
-        if not found:
-            return None
-        if "exceptionDetails" in found[0]:
-            detail = found[0]["exceptionDetails"]
-            raise Refusal(detail.get("exception", {}).get("description", detail["text"]))
-        return found[0]["result"].get("value")
 
     def is_dragging(self) -> bool:
         """Return whether the browser has begun a drag, with data that the page gives along."""
@@ -302,8 +305,7 @@ class Tab:
 
     def history(self) -> tuple[list[str], int]:
         """Return the addresses of the history of pages, and the place of the present one."""
-        history = self.call("Page.getNavigationHistory")
-        return [entry["url"] for entry in history["entries"]], history["currentIndex"]
+        return history_of(self.call("Page.getNavigationHistory"))
 
     def entry(self, index: int) -> int:
         """Return the number of the entry at a place in the history."""
@@ -345,7 +347,9 @@ class Tab:
                 self._loading.discard(found["frameId"])
             case "Page.navigatedWithinDocument":
                 self._leaving.discard(found["frameId"])
-                self.wrote_history = True
+                self.wrote_history |= found.get("navigationType") != "fragment"
+                self.moved_within = True
+                self.places.add(found["url"])
             case "Page.javascriptDialogOpening" if found["type"] == "beforeunload":
                 self.tell("Page.handleJavaScriptDialog", accept=True)
             case "Page.javascriptDialogOpening":
@@ -371,6 +375,7 @@ class Tab:
                 now, seed = self.session.next_document()
                 if page:
                     self.born = (now, self.session.chance[1])
+                    self.named, self.moved_within = self.session.named, False
                 # A script that says so comes too late: the browser holds it back while it loads.
                 shift = "" if self.session.shift is None else f" {self.session.shift}"
                 timing = {"Server-Timing": f'{KEY};desc="{now} {seed}{shift}"'}
@@ -397,6 +402,19 @@ class Tab:
     def _check(self) -> None:
         if self.crashed:
             raise EnvironmentFault("crash", "the page's process ended")
+
+
+def value_of(found: Parameters) -> Any:
+    """Return the value of an expression that was sent; raises Refusal if it threw an error."""
+    if "exceptionDetails" in found:
+        detail = found["exceptionDetails"]
+        raise Refusal(detail.get("exception", {}).get("description", detail["text"]))
+    return found["result"].get("value")
+
+
+def history_of(found: Parameters) -> tuple[list[str], int]:
+    """Return the addresses of a history as the browser describes it, and the present place."""
+    return [entry["url"] for entry in found["entries"]], found["currentIndex"]
 
 
 @cache

@@ -6,13 +6,14 @@ import contextlib
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.message import Message
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from palaestra.browser import accessibility, input_events
+from palaestra.browser import input_events
+from palaestra.browser.accessibility import PageTree
 from palaestra.browser.cookie_lifetimes import CookieLifetimes
 from palaestra.browser.devtools import Connection, Parameters, Refusal
 from palaestra.browser.dialog_picture import dialog_elements, dialog_page
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from palaestra.browser.shared_browser import Browser
 
 BEGIN = 1_767_225_600_000.0  # when each world begins: 2026-01-01, in milliseconds since 1970
+EMPTY = "about:blank"
 LOAD = 100.0  # milliseconds that a page gets once it is loaded
 LONG = 1000  # bytes of an answer that is remembered
 MOST = 20_000  # elements of a page that are read: some ten seconds
@@ -60,9 +62,11 @@ class WebSession:
         self.lifetimes = CookieLifetimes()
         self.chance = (0, 0)  # the seed, and how many documents were loaded
         self.ids: dict[int, str] = {}  # of elements, by the browser's number of their node
+        self.node_names: dict[int, str] = {}  # names of nodes as they were read last, by number
         self.named = 0  # how many elements have had an id
         self._nodes: dict[str, int] = {}
         self._links: dict[str, str] = {}  # addresses, by the ids of elements
+        self._origins: set[str] = set()  # that answered in this world: their pages may store
         self._answered: dict[str, str] = {}  # addresses of long texts, by their digest
         self._elements: tuple[Element, ...] | None = None
         self._failed = False
@@ -110,14 +114,25 @@ class WebSession:
             self.tab.settle(LOAD)
             self.changed()
 
-    def forget(self, sites: Mapping[str, Site], seed: int) -> None:
-        """Forget all that was, but for the page in the one tab that is left; see `begin`."""
-        hosts = {urlsplit(tab.address()).netloc for tab in self.tabs if tab.dialog is None}
+    def forget(self, sites: Mapping[str, Site], seed: int, address: str = EMPTY) -> None:
+        """Forget all that was, and leave its page for an empty one, in the one tab that is left.
+
+        What the page does as it is left reaches no site, and is forgotten, too.
+
+        Args:
+            sites: see `begin`.
+            seed: see `begin`.
+            address: of the empty page.
+        """
         while len(self.tabs) > 1 or (self.tabs and self.tabs[0].dialog is not None):
             self.close_tab(self.tabs[-1])
         if not self.tabs:
             self.open_tab()
-        self._clear(hosts | {*sites})
+        self.current = 0
+        self.sites = dict.fromkeys((urlsplit(address).netloc,), nothing)
+        if address != EMPTY or self._origins:
+            self.open(address)
+        self._clear()
         self.sites, self.files, self.refused, self.downloads = sites, {}, [], []
         self.watch, self._held = "null", None
         self.set_time(BEGIN)
@@ -125,9 +140,10 @@ class WebSession:
             self.shift = BEGIN - _wall_clock()
         self.chance, self.lifetimes = (seed, 0), CookieLifetimes()
         moved = self.pointer is not None
-        self.clipboard, self.pointer, self.current = "", None, 0
+        self.clipboard, self.pointer = "", None
         self.ids, self.named, self._nodes, self._answered = {}, 0, {}, {}
-        self.tab.wrote_history = False
+        self.tab.wrote_history = self.tab.moved_within = False
+        self.tab.places.clear()
         if moved:  # else the next page would find it hovered
             input_events.leave(self.tab)
 
@@ -136,17 +152,13 @@ class WebSession:
         self.tab.load(address)
         self.tab.tell("Page.resetNavigationHistory")
 
-    def _clear(self, hosts: set[str]) -> None:
+    def _clear(self) -> None:
         """Drop cookies and what pages stored."""
-        browser, tab = self.connection, self.tabs[0]
-        browser.tell("Storage.clearCookies", browserContextId=self.context)
-        for host in sorted(hosts - {""}):
-            for scheme in ("http", "https"):
-                tab.tell(
-                    "Storage.clearDataForOrigin",
-                    origin=f"{scheme}://{host}",
-                    storageTypes="local_storage,indexeddb,websql,cache_storage,service_workers",
-                )
+        self.connection.tell("Storage.clearCookies", browserContextId=self.context)
+        kinds = "local_storage,indexeddb,websql,cache_storage,service_workers"
+        for origin in sorted(self._origins):
+            self.tab.tell("Storage.clearDataForOrigin", origin=origin, storageTypes=kinds)
+        self._origins.clear()
 
     def hold(self, program: str) -> None:
         """Hold the state in which `begin` left the page, for `again`.
@@ -233,11 +245,12 @@ class WebSession:
 
     def respond(self, request: Request) -> Response | None:
         """Return a site's answer; None: no site of this world has that host, and it is noted."""
-        scheme = urlsplit(request.address).scheme
-        site = self.sites.get(request.host) if scheme in ("http", "https") else None
+        parts = urlsplit(request.address)
+        site = self.sites.get(request.host) if parts.scheme in ("http", "https") else None
         if site is None:
             self.refused.append(f"{request.method} {request.address}")
             return None
+        self._origins.add(f"{parts.scheme}://{request.host}")
         response = site(request)
         passing = request.method == "GET" and not request.page and not response.lasting
         if passing and len(response.body) >= LONG:
@@ -342,9 +355,31 @@ class WebSession:
         if self.tab.count > MOST:
             many = f"{self.tab.count:,} elements, more than the {MOST:,} that are read"
             said = f"This page has {many}; click on points of its picture."
+            self.node_names = {}
             return (Element("page", "RootWebArea", said),)
-        found, self._nodes, self._links = accessibility.read(self.tab, self._id_of)
+        return self._taken(PageTree(self.tab))
+
+    def _taken(self, tree: PageTree) -> tuple[Element, ...]:
+        self.node_names = tree.nodes
+        found, self._nodes, self._links = tree.elements(self._id_of)
         return tuple(found)
+
+    def lost_nodes(self) -> set[int]:
+        """Return the nodes of the page that have ids and were not there at the last reading."""
+        names, first = self.node_names, self.tab.named
+        return {node for node, id in self.ids.items() if int(id) > first and node not in names}
+
+    def read_as_numbered(self, ids: Sequence[tuple[int, str]]) -> None:
+        """Read the elements anew, with the ids that they had before.
+
+        Args:
+            ids: by the place of their node among `node_names`.
+        """
+        with self.watched():
+            tree = PageTree(self.tab)
+            numbers = [*tree.nodes]
+            self.ids = {numbers[at]: id for at, id in ids if at < len(numbers)}
+            self._elements = self._taken(tree)
 
     def _id_of(self, node: int) -> str:
         if node not in self.ids:
@@ -422,6 +457,11 @@ class WebSession:
         folder.mkdir(mode=0o755, exist_ok=True)
         (folder / plain).write_bytes(self.files[name])
         return f"{self.browser.uploads}/{self.context}/{plain}"
+
+
+def nothing(request: Request) -> Response:
+    """Stands for a site where only the address of a page matters."""
+    return Response(b"<!doctype html>")
 
 
 def _wall_clock() -> float:

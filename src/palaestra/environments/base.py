@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from typing import ClassVar, TypeVar
@@ -119,7 +119,7 @@ class Replayed(Adapter):
             self._undeclared(Capability.SNAPSHOT)
         body, _, state = self._loaded(snapshot, self.package).partition(b"\n")
         task, actions = decode(body)
-        if state and self._return_to(task, state):
+        if state and self._return_to(task, state, actions):
             self._past = actions
             return
         self.reset(task)
@@ -130,8 +130,14 @@ class Replayed(Adapter):
         """Return the present state, for worlds that can return to one; empty: they replay."""
         return b""
 
-    def _return_to(self, task: Task, state: bytes) -> bool:
-        """Return to a state that `_saved_state` gave; whether it is exactly that one."""
+    def _return_to(self, task: Task, state: bytes, actions: Sequence[Action]) -> bool:
+        """Return to a state that `_saved_state` gave; whether it is exactly that one.
+
+        Args:
+            task: in which it was.
+            state: not empty.
+            actions: all that led to it, of which the last may have to be done again.
+        """
         return False
 
 

@@ -150,7 +150,7 @@ def test_an_episode_comes_back_by_its_state(name: str) -> None:
         for action in steps:
             env.step(action)
         assert len(env._saved_state()) < 10_000
-        assert other._return_to(one, env._saved_state())  # without a gesture
+        assert other._return_to(one, env._saved_state(), env._past)  # without a gesture
         assert other.elements() == env.elements()
         assert other._here()[1].key() == env._here()[1].key()
         other.restore(env.snapshot())

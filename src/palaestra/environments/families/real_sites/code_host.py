@@ -32,6 +32,7 @@ from palaestra.environments.families.real_sites.code_project import (
     user_name,
 )
 from palaestra.environments.families.real_sites.git_repository import make_repository
+from palaestra.environments.families.real_sites.known_answers import KNOWN
 from palaestra.environments.families.real_sites.site_database import SiteTemplate, opened
 
 ATTRIBUTE = "code.session_attribute"
@@ -78,6 +79,9 @@ class CodeHost(DatabaseApplication):
         if request.path.startswith(STATIC):
             file = request.path.removeprefix(STATIC)
             return _static_files()(Request("GET", f"{self.address}{quote(file)}"))
+        return KNOWN.respond(site, request, self._worked_out)
+
+    def _worked_out(self, site: OpenSite, request: Request) -> Response:
         seed = f"{site.seed} {site.now} {request.method} {request.address} {request.body!r}"
         repository = _repository(site.seed, self.variant.size)
         with trac_server.serving(

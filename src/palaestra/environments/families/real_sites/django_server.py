@@ -28,6 +28,7 @@ from palaestra.environments.families.real_sites.application import (
     OpenSite,
 )
 from palaestra.environments.families.real_sites.django_settings import MIDDLEWARE, configure
+from palaestra.environments.families.real_sites.known_answers import KNOWN
 from palaestra.environments.families.real_sites.pictures import drawn_picture
 from palaestra.environments.families.real_sites.site_database import SiteTemplate, opened
 
@@ -65,14 +66,17 @@ class DjangoApplication(DatabaseApplication):
         return {SESSION: session[0]}
 
     def respond(self, site: OpenSite, request: Request) -> Response:
+        path = request.path
+        if path.startswith("/static/"):
+            return in_thread(_static_file, path.removeprefix("/static/"))
+        if path.startswith("/media/"):
+            return _picture(site, path.removeprefix("/media/"))
+        return KNOWN.respond(site, request, self._worked_out)
+
+    def _worked_out(self, site: OpenSite, request: Request) -> Response:
         return in_thread(self._respond, site, request)
 
     def _respond(self, site: OpenSite, request: Request) -> Response:
-        path = request.path
-        if path.startswith("/static/"):
-            return _static_file(path.removeprefix("/static/"))
-        if path.startswith("/media/"):
-            return _picture(site, path.removeprefix("/media/"))
         # Not by the number of requests: a page's own may come in any order.
         seed = f"{site.seed} {site.now} {request.method} {request.address} {request.body!r}"
         with serving(site.database.connection, site.now, seed):

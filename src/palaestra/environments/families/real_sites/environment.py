@@ -11,10 +11,11 @@ worlds, which are drawn by seed, and the tasks.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
+from typing import Any
 from urllib.parse import urldefrag
 
 from palaestra.browser import page_snapshot
@@ -39,7 +40,7 @@ from palaestra.environments.families.apps.stock.user import told
 from palaestra.environments.families.real_sites import template_registry
 from palaestra.environments.families.real_sites.application import BEGIN
 from palaestra.environments.families.real_sites.label_translation import translated
-from palaestra.environments.families.real_sites.saved_world import packed, returned
+from palaestra.environments.families.real_sites.saved_world import Loaded, SavedWorld
 from palaestra.environments.families.real_sites.site_judging import is_solved, left, verdict
 from palaestra.environments.families.real_sites.site_world import SiteWorld, application
 from palaestra.environments.families.real_sites.task_template import SiteTask, TaskTemplate
@@ -122,6 +123,8 @@ class Sites(
         self._plan: list[str] = []  # what is left of the reference
         self._seen: set[str] = set()  # addresses of the task's hops that were open
         self._said = ""  # what stands above the page
+        self._arrived: Loaded | None = None  # how all was when the page had been loaded
+        self.way_back = ""  # of the last restore: "state", "page" (its gestures) or "replayed"
 
     @classmethod
     def names(cls) -> list[str]:
@@ -136,6 +139,7 @@ class Sites(
 
     def _begin(self, task: Task) -> Observation:
         without_parameters(task, "choose a template by its name instead")
+        self.way_back = "replayed"
         session, world = self._open(task)
         first = next(iter(world.sites.values())).application.address
         cookies = world.cookies() if self._site_task.signed_in else {}
@@ -145,7 +149,9 @@ class Sites(
         self._plan = [line for deed in self._site_task.deeds for line in deed.gestures]
         self._plan.append(self._site_task.ending())
         self._said = f"It is {BEGIN:%A, %d %B %Y}.\nTask: {self._site_task.goal}"
-        return self._observation()
+        observation = self._observation()
+        self._arrived = Loaded.now(0, session, world, self._own())
+        return observation
 
     def _open(self, task: Task) -> tuple[WebSession, SiteWorld]:
         """Open the world of a task, in which nothing has happened."""
@@ -171,19 +177,32 @@ class Sites(
         address, _ = urldefrag(session.tab.address())
         if world.shown is None or world.shown.address != address:
             return b""
-        page = page_snapshot.save(session)
-        if not page:
-            return b""
-        own = {"plan": self._plan, "seen": sorted(self._seen), "said": self._said}
-        return packed(world, page, own)
+        assert self._arrived is not None
+        saved = SavedWorld.of(session, world, self._own(), self._arrived)
+        return b"" if saved is None else saved.packed()
 
-    def _return_to(self, task: Task, state: bytes) -> bool:
+    def _return_to(self, task: Task, state: bytes, actions: Sequence[Action]) -> bool:
         session, world = self._open(task)
-        own = returned(session, world, state, self._site_task.files)
-        if own is None:
+        saved, files = SavedWorld.read(state), self._site_task.files
+        self._arrived, self.way_back = saved.loaded, ""
+        if saved.restore(session, world, files):
+            self._become(saved.own)
+            self.way_back = "state"
+            return True
+        if session.failed or not saved.revisit(session, world, files):
             return False
-        self._plan, self._seen, self._said = own["plan"], set(own["seen"]), own["said"]
-        return True
+        self._become(saved.loaded.own)
+        done_again = all(self._act(action).valid for action in actions[saved.loaded.done :])
+        if done_again and saved.is_back(session, world, self._own()):
+            self.way_back = "page"
+        return self.way_back == "page"
+
+    def _own(self) -> dict[str, Any]:
+        """Return what the environment itself knows, as values of JSON."""
+        return {"plan": [*self._plan], "seen": sorted(self._seen), "said": self._said}
+
+    def _become(self, own: Mapping[str, Any]) -> None:
+        self._plan, self._seen, self._said = [*own["plan"]], set(own["seen"]), own["said"]
 
     def _act(self, action: Action) -> Transition:
         session, world = self._here()
@@ -194,6 +213,7 @@ class Sites(
             if gesture.kind == "say":
                 return self._answer_question(gesture)
             world.at(BEGIN + timedelta(milliseconds=session.now - PAGE_BEGIN))
+            loads = session.tab.born
             do(session, gesture)
         except InputError as wrong:
             return refused(str(wrong))
@@ -201,7 +221,10 @@ class Sites(
         self._said = ""
         if session.tab.dialog is None:
             self._seen |= {session.tab.address()} & {*self._site_task.hops}
-        return Transition(self._observation())
+        observation = self._observation()
+        if session.tab.born != loads and session.tab.dialog is None:
+            self._arrived = Loaded.now(len(self._past) + 1, session, world, self._own())
+        return Transition(observation)
 
     def _answer_question(self, gesture: Gesture) -> Transition:
         """Return what the person says who is asked."""

@@ -48,6 +48,7 @@ class SiteDatabase:
         self.template = template
         self.connection = opened(template.database)
         self._read: tuple[int, tuple[Change, ...]] | None = None  # and after how many writes
+        self._kept: tuple[int, bytes] | None = None  # what was saved, and after how many writes
 
     @property
     def columns(self) -> Mapping[str, Mapping[str, Column]]:
@@ -86,12 +87,10 @@ class SiteDatabase:
 
     def save(self) -> bytes:
         """Return the pages that differ from the template."""
-        before, now = self.template.database, self.connection.serialize()
-        starts = range(0, len(now), PAGE)
-        differ = [at for at in starts if now[at : at + PAGE] != before[at : at + PAGE]]
-        head = json.dumps([len(now), [at // PAGE for at in differ]]).encode()
-        pages = b"".join(now[at : at + PAGE] for at in differ)
-        return head + b"\n" + pages
+        count = self.connection.total_changes
+        if self._kept is None or self._kept[0] != count:
+            self._kept = count, self._differing()
+        return self._kept[1]
 
     def load(self, saved: bytes) -> None:
         """Return to what was saved of a database with the same template."""
@@ -104,8 +103,17 @@ class SiteDatabase:
         # A new connection: an old one has prepared statements for the freed tables of before.
         self.connection.close()
         self.connection, self._read = opened(bytes(database)), None
+        self._kept = self.connection.total_changes, saved
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _differing(self) -> bytes:
+        before, now = self.template.database, self.connection.serialize()
+        starts = range(0, len(now), PAGE)
+        differ = [at for at in starts if now[at : at + PAGE] != before[at : at + PAGE]]
+        head = json.dumps([len(now), [at // PAGE for at in differ]]).encode()
+        pages = b"".join(now[at : at + PAGE] for at in differ)
+        return head + b"\n" + pages
 
     def _compared(self) -> list[Change]:
         found = []

@@ -175,7 +175,7 @@ class Web(
         saved = shortened(self._running().snapshot(), self._template()), page
         return json.dumps([b64encode(one).decode() for one in saved]).encode()
 
-    def _return_to(self, task: Task, state: bytes) -> bool:
+    def _return_to(self, task: Task, state: bytes, actions: Sequence[Action]) -> bool:
         short, page = (b64decode(one) for one in json.loads(state))
         self._open(task)
         assert self._world is not None
