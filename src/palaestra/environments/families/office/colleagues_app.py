@@ -8,6 +8,7 @@ count as nobody's change, so it is part of the state, its key and its snapshots.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
@@ -107,7 +108,7 @@ def present_part(
 
 def exchanges(state: State, asker: int, colleague: int) -> list[Row]:
     """Return what somebody has asked a colleague, in its order."""
-    return state.find(EXCHANGE, owner=asker, colleague=colleague)
+    return state.find(EXCHANGE, owner=colleague, asker=asker)
 
 
 def number_of_exchanges(state: State, asker: int, colleague: int) -> int:
@@ -118,12 +119,16 @@ def open_exchange(call: Caller, who: Row, message: str) -> tuple[Intent, int]:
     """Note a message to a colleague; return what their program would do, and the row's id."""
     program, memory = present_part(call.state, call.person, who["owner"], message)
     intent = program.intent(memory, message)
-    due = intent.call.api if intent.call is not None else "\n".join(intent.slots)
-    row: Row = {"owner": call.person, "colleague": who["owner"], "message": message, "due": due}
+    due = "\n".join(intent.slots) if intent.call is None else written_call(intent.call)
+    row: Row = {"owner": who["owner"], "asker": call.person, "message": message, "due": due}
     row |= {"output": "", "acted": False, "reply": ""}
     number = len(call.state.rows(EXCHANGE))
     with call.state.happening(f"exchange {number}"):
         return intent, call.state.insert(EXCHANGE, row)
+
+
+def written_call(call: Call) -> str:
+    return f"{call.api}({json.dumps(dict(call.arguments), sort_keys=True)})"
 
 
 def note_output(state: State, exchange: int, output: str, acted: bool) -> None:

@@ -74,8 +74,13 @@ class AskColleague(Atom):
         who = f"the colleague whose duties include '{row['what']}'"
         return {"label": label, "who": who, "query": row["what"]}
 
+    def _facts(self, world: World) -> list[Row]:
+        """Return the numbers that everybody is told."""
+        rows = world.state.rows(FACT)
+        return [row for row in rows if row["value"].isdigit() and not row["proof"] + row["ticket"]]
+
     def draw(self, world: World, rng: random.Random) -> Slots | None:
-        return self._drawn(world, rng, rng.choice(world.state.rows(FACT)))
+        return self._drawn(world, rng, rng.choice(self._facts(world)))
 
     def steps(self, slots: Slots) -> Steps:
         if "guess" in slots:
@@ -84,7 +89,7 @@ class AskColleague(Atom):
         return int((yield from asked_fact(email, slots["label"])) or -1)
 
     def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
-        others = [self._drawn(world, rng, row) for row in world.state.rows(FACT)]
+        others = [self._drawn(world, rng, row) for row in self._facts(world)]
         wrong = [other for other in others if other["label"] != slots["label"]]
         names = [row["name"] for row in colleagues_of(world) if row["name"] != slots["query"]]
         asked = [{**slots, "query": name} for name in names if slots["query"] == slots["who"]]

@@ -52,7 +52,8 @@ from palaestra.environments.families.office.fact_goals import (
 from palaestra.environments.families.office.favours import TICKET
 
 AGREES = (
-    r"(?is)^(?!.*\b(no|not|don't|wait|actually)\b).*\b(yes|yeah|yep|sure|please do|go ahead)\b"
+    r"(?is)^(?!.*\b(no(?! (problem|objection|worries))|not|don't|wait|actually)\b)"
+    r".*\b(yes|yeah|yep|sure|please do|go ahead)\b"
 )
 """A reply that says yes; it is that of the desks (`desk/user.py`), as one pattern."""
 
