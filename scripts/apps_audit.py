@@ -7,11 +7,11 @@
 
 FILE gets a line for each task, so that a command that was stopped goes on where it was.
 
-For each id of `apps`, `desk`, `office` and `proactive` (the tools do not matter), and of a synthesis: the
-expert's solution; constant behaviour; 20 actions by chance; near misses and planted wrong
-solutions; and other right solutions. Where rules may forbid what is asked, a last table has what
-behaviour that ignores them passes. Every wrong solution that is accepted and every right one that
-is rejected is printed.
+For each id of `apps`, `desk`, `office` and `proactive` (the tools do not matter), and of a
+synthesis: the expert's solution; constant behaviour; 20 actions by chance; near misses and planted
+wrong solutions; and other right solutions. Where rules may forbid what is asked, a last table has
+what behaviour that ignores them passes. Every wrong solution that is accepted and every right one
+that is rejected is printed.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         settings = CHALLENGES if self._kind == CHALLENGE else SETTINGS
         self._setting = self.setting or (settings[which]() if which else None)
         self._speed = speed_of(name)
-        self._surface = SURFACES[form or "task"]
+        self._surface = SURFACES.get(form, SURFACES["task"])  # a subclass may have other forms
         self._timed = self._level == TIMED or self._kind in CLOCKED
         if self._level == TIMED:
             suite = challenge_suite() if self._kind == CHALLENGE else timed_suite()

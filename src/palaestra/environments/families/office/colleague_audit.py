@@ -29,8 +29,8 @@ from palaestra.environments.families.office.colleagues_app import (
 
 SHORTEST = 4  # characters of a value that nobody says by chance
 PART = (
-    "You are {name}, a colleague of {asker}, and somebody who acts for them writes to you. {persona} "
-    "Reply with one message, or with one tool call; never with both. Invent nothing."
+    "You are {name}, a colleague of {asker}, and somebody who acts for them writes to you. "
+    "{persona} Reply with one message, or with one tool call; never with both. Invent nothing."
 )
 DOING = (
     "If you are asked to approve a change of somebody else, to give a ticket that you reported "

@@ -7,8 +7,8 @@ somebody to a room; or a colleague must agree, or tells something only to the as
 `:all`, `:discover` and `:code` choose the tools, as for `apps`.
 
 Colleagues are programs (`colleague.py`), which are asked by the tool `colleagues_ask`. In
-`office/easy:colleagues` and the others, the second player "colleague" is whoever is asked: any model
-can play them, and is audited against the program (`colleague_audit.py`).
+`office/easy:colleagues` and the others, the second player "colleague" is whoever is asked: any
+model can play them, and is audited against the program (`colleague_audit.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from palaestra.core.environment import Action, Observation, Spec, Stakes, Transition, declared
+from palaestra.core.environment import Action, Observation, Spec, Stakes, Transition
 from palaestra.core.errors import EnvironmentFault
 from palaestra.core.message import ToolCall
 from palaestra.core.rare_capabilities import Multiplayer, Sampling
@@ -86,8 +86,7 @@ class Office(Apps, Multiplayer, Sampling, id="office"):
     def __init__(self, name: str = "") -> None:
         self._name, form = name_parts(name)
         self._played = form == COLLEAGUES
-        super().__init__(f":{form}" if form in SURFACES else "")
-        self.spec = self.spec_of(name)
+        super().__init__(name or "easy")
         suite = office().suite
         surface = self._surface.tools(suite, (), random.Random(0)) if form in SURFACES else ()
         self.tools = (*(surface or map(tool_of, suite.apis.values())), FINISH)
@@ -106,7 +105,7 @@ class Office(Apps, Multiplayer, Sampling, id="office"):
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        spec, (level, form) = declared(cls).named(name), name_parts(name)
+        spec, (level, form) = super(Apps, cls).spec_of(name), name_parts(name)
         each = 20 if form in ("discover", "code") else 12
         spec = replace(spec, typical_turns=6 + each * LEVELS.get(level, 1))
         if form != COLLEAGUES:
@@ -281,9 +280,7 @@ class Office(Apps, Multiplayer, Sampling, id="office"):
     def _part(self) -> tuple[Colleague, Memory, Intent]:
         """Return the program of the colleague who is asked, what it said, and what it would do."""
         row = self._pending()
-        colleague, memory = present_part(
-            self._running().state, MAIN, row["owner"], row["message"]
-        )
+        colleague, memory = present_part(self._running().state, MAIN, row["owner"], row["message"])
         if row["acted"]:
             return colleague, memory, Intent(Act.REPORT)
         return colleague, memory, colleague.intent(memory, row["message"])

@@ -180,5 +180,3 @@ def _articles(world: World) -> list[tuple[str, str, str, str]]:
         for row in world.state.rows("wiki.article")
         for found in SENTENCE.findall(row["text"])
     ]
-
-

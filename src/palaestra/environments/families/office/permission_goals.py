@@ -19,8 +19,12 @@ from palaestra.environments.families.apps.composing.forbidden import (
     REFUSAL,
     REFUSED,
 )
-from palaestra.environments.families.apps.composing.gaps import GapOperator, read, value_at
-from palaestra.environments.families.apps.composing.gaps import with_value
+from palaestra.environments.families.apps.composing.gaps import (
+    GapOperator,
+    read,
+    value_at,
+    with_value,
+)
 from palaestra.environments.families.apps.composing.goal import (
     MAIN,
     Atom,
