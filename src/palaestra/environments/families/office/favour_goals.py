@@ -71,7 +71,10 @@ class ApproveByAnybody(ApproveAndMerge):
     """The same, where it does not matter who approves."""
 
     name = "get a change approved by anybody"
-    words = ("Have one of my colleagues approve my change '{title}', no matter who, and merge it.",)
+    words = (
+        "Have one of my colleagues approve my change '{title}', no matter who, and merge it.",
+        "Get my change '{title}' approved by any colleague, then merge it.",
+    )
 
     def near_misses(self, slots: Slots, world: World, rng: random.Random) -> Sequence[Slots]:
         return [*swapped(slots, title=self._titles(world)), {**slots, "merges": False}]
