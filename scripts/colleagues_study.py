@@ -66,7 +66,6 @@ LIES: dict[str, Callable[[Office], str | None]] = {
     "says no against their opinion": instead_of(Act.CONFIRM, "No, do not do that."),
     "rejects a change instead of approving it": rejects,
     "says that it is done, and does nothing (always)": instead_of(Act.DO, "I have done that."),
-    "answers in other words": instead_of(Act.AGAIN, "What do you mean?"),
 }
 
 
