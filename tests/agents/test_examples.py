@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from palaestra.agents.memory.examples import HEAD, ExamplesAgent, read_examples
+from palaestra.agents.memory.retrieved_examples import HEAD, ExamplesAgent, read_examples
 from palaestra.agents.registry import make_agent
 from palaestra.core.environment import Action, Environment, Observation, Transition
 from palaestra.core.episode import Episode, Key
