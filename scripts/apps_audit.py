@@ -7,11 +7,11 @@
 
 FILE gets a line for each task, so that a command that was stopped goes on where it was.
 
-For each id of `apps`, `desk` and `proactive` (the tools do not matter), and of a synthesis: the
-expert's solution; constant behaviour; 20 actions by chance; near misses and planted wrong
-solutions; and other right solutions. Where rules may forbid what is asked, a last table has what
-behaviour that ignores them passes. Every wrong solution that is accepted and every right one that
-is rejected is printed.
+For each id of `apps`, `desk`, `office` and `proactive` (the tools do not matter), and of a
+synthesis: the expert's solution; constant behaviour; 20 actions by chance; near misses and planted
+wrong solutions; and other right solutions. Where rules may forbid what is asked, a last table has
+what behaviour that ignores them passes. Every wrong solution that is accepted and every right one
+that is rejected is printed.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from palaestra.environments.families.apps.scenarios import candidates
 from palaestra.environments.families.apps.setting import core_atoms
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.desk.environment import USERS, Desk
+from palaestra.environments.families.office.environment import LEVEL_NAMES
 from palaestra.environments.families.proactive.environment import Proactive
 from palaestra.environments.families.synthesised.procedure_tasks import Procedures
 from palaestra.environments.registry import make, tasks
@@ -81,7 +82,9 @@ def known_ids(synthesis: str) -> list[str]:
     desks = [name for name in Desk.names() if not name.endswith(USERS)]
     made = [f"{family}/{synthesis}" for family in ("synthesised", "procedures") if synthesis]
     proactive = [f"proactive/{name}" for name in Proactive.names()]
-    return [*(f"apps/{n}" for n in apps), *(f"desk/{n}" for n in desks), *proactive, *made]
+    office = [f"office/{name}" for name in LEVEL_NAMES]
+    others = [*office, *proactive, *made]
+    return [*(f"apps/{n}" for n in apps), *(f"desk/{n}" for n in desks), *others]
 
 
 def dealt(ids: Sequence[str], count: int) -> Iterator[tuple[str, int]]:

@@ -64,7 +64,7 @@ def audited(env: Apps, task: Task, record: Record, shown: list[str]) -> None:
                 continue  # it takes too long, or breaks a rule on its way: not right
             record.try_right(f"{made.task.instruction!r}: {solution}", verdict.success)
             shown.append(_text(record.id, made, reference, solution))
-    if made.task.policy:
+    if any("permitted" in goal.slots for goal in made.task.goals):
         record.ignoring = ignoring_rules(made)
 
 

@@ -31,6 +31,7 @@ AGENTS: dict[str, str] = {
     "deps": "palaestra.agents.deps:DepsAgent",
     "diff": "palaestra.agents.memory.diff_history:DiffAgent",
     "direct": "palaestra.agents.direct:DirectAgent",
+    "examples": "palaestra.agents.memory.retrieved_examples:ExamplesAgent",
     "executor": "palaestra.agents.team_tools.executor:ExecutorAgent",
     "goal": "palaestra.agents.goal:GoalAgent",
     "labelled": "palaestra.agents.labelled:LabelledAgent",

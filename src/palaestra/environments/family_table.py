@@ -187,6 +187,13 @@ FAMILIES: dict[str, Family] = {
         "NetHack General Public License",
         ALONE.format("nethack"),
     ),
+    "office": Family(
+        "palaestra.environments.families.office.environment:Office",
+        "",
+        "palaestra",
+        "a company's apps, and colleagues who must be asked: programs, or a second player",
+        "Apache-2.0",
+    ),
     "openenv": Family(
         "palaestra.environments.families.openenv.environment:OpenEnv",
         "openenv",

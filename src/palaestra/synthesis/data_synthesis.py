@@ -61,7 +61,7 @@ async def synthesise(
     """
     check_domain(domain, with_model=model is not None)
     settings = {**domain.model_dump(mode="json"), "model": model.name if model else None}
-    for key in ("told", "twins"):  # folders of earlier versions have no such keys
+    for key in ("told", "twins", "personas"):  # folders of earlier versions have no such keys
         if not settings[key]:
             del settings[key]
     stages = [

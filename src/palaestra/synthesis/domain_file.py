@@ -9,6 +9,7 @@
     tasks = 24       # each of `goals` goals in one of the worlds
     goals = 2
     told = 6         # tasks in which the user tells each value when asked
+    personas = true  # users ask and tell in manners of their own, drawn from the seed
     twins = 4        # pairs of tasks beside rules, of which one forbids what the other permits
 
     [review]         # with a model: who looks at the words of tasks
@@ -68,6 +69,7 @@ class Domain(BaseModel):
     goals: int = Field(2, ge=1, le=8)
     told: int = Field(0, ge=0, le=100_000)
     twins: int = Field(0, ge=0, le=100_000)
+    personas: bool = False  # users speak in manners that are drawn
     agent: str = "direct"  # who shows the reference, and so the form of its replies
     files: dict[str, str] = {}  # texts of blueprints, by file
     procedures: dict[str, str] = {}  # texts, by file

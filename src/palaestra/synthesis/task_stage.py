@@ -32,6 +32,7 @@ from palaestra.environments.families.synthesised.operated_goals import (
     operated,
     operated_line,
 )
+from palaestra.environments.families.synthesised.user_manners import drawn_manner
 from palaestra.store.codec import JSON
 from palaestra.synthesis.committee import reworded
 from palaestra.synthesis.domain_file import Domain, Explore, Review
@@ -66,6 +67,9 @@ def task_stage(domain: Domain, model: Model | None) -> Stage:
                 if worded.text is None:
                     return [found]
                 task = Worded(task.goals, words=worded.text)
+            elif domain.personas:
+                manner = drawn_manner(f"task {domain.seed} {number}")
+                task = Worded(task.goals, words=manner.asks(task.instruction))
             return [{**found, "goals": written(task), "instruction": task.instruction}]
         finally:
             world.close()
@@ -116,7 +120,8 @@ def told_stage(domain: Domain) -> Stage:
     async def make(made: Made, number: int) -> Sequence[JSON]:
         at = number % len(made["worlds"])
         rng = random.Random(f"told {domain.seed} {number}")
-        return [{"world": at, **line} for line in _through(TOLD, made["worlds"][at], rng)]
+        manner = f"told {domain.seed} {number}" if domain.personas else ""
+        return [{"world": at, **line} for line in _through(TOLD, made["worlds"][at], rng, manner)]
 
     return Stage("told", ("worlds",), lambda made: domain.told, make)
 
@@ -135,10 +140,13 @@ def twin_stage(domain: Domain) -> Stage:
     return Stage("twins", ("worlds",), lambda made: domain.twins, make)
 
 
-def _through(operator: str, line: Mapping[str, Any], rng: random.Random) -> list[dict[str, JSON]]:
+def _through(
+    operator: str, line: Mapping[str, Any], rng: random.Random, manner: str = ""
+) -> list[dict[str, JSON]]:
     """Return lines of one drawn goal through an operator, of which all pass the gate.
 
-    The first one has the reasons of rejection of earlier draws.
+    `manner` is what the user's is drawn from, if they have one. The first line has the reasons of
+    rejection of earlier draws.
     """
     suite = suite_of(line, user=True)
     rejected: Counter[str] = Counter()
@@ -146,7 +154,7 @@ def _through(operator: str, line: Mapping[str, Any], rng: random.Random) -> list
     with closing(world_of(line, suite)) as world:
         for _ in range(TRIES):
             seed = rng.getrandbits(32)
-            tasks = [operated(world, operator, seed, permitted=one) for one in kinds]
+            tasks = [operated(world, operator, seed, permitted=one, manner=manner) for one in kinds]
             found = [task for task in tasks if task is not None]
             if len(found) < len(kinds):
                 rejected["a goal has nothing to be about, or no rule or too few values fit"] += 1
@@ -156,7 +164,7 @@ def _through(operator: str, line: Mapping[str, Any], rng: random.Random) -> list
                 rejected[reason.partition(":")[0]] += 1
                 continue
             pairs = list(zip(found, kinds, strict=True))
-            lines = [operated_line(operator, seed, task, one) for task, one in pairs]
+            lines = [operated_line(operator, seed, task, one, manner) for task, one in pairs]
             made = [{**one, "rejected": {}} for one in rng.sample(lines, len(lines))]
             return [{**made[0], "rejected": dict(rejected)}, *made[1:]]
     return [{"goals": None, "rejected": dict(rejected)}]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from palaestra.core.errors import InputError
 from palaestra.environments.families.apps.compiler import tables
@@ -15,6 +16,9 @@ from palaestra.environments.families.apps.compiler.login import login
 from palaestra.environments.families.apps.compiler.verbs import Verb
 from palaestra.environments.families.apps.state import Template
 
+if TYPE_CHECKING:
+    from palaestra.environments.families.apps.histories.scene import Scene
+
 
 @dataclass(frozen=True, eq=False)
 class App:
@@ -22,6 +26,8 @@ class App:
 
     blueprint: Blueprint
     verbs: tuple[Verb, ...] = ()
+    history: Callable[[Scene], None] | None = None
+    """Writes its rows of earlier days; without it, they are drawn by the types of the fields."""
 
     @property
     def name(self) -> str:

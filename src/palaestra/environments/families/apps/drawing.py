@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -80,16 +81,19 @@ def drawn(level: str, kind: str, seed: int, setting: Setting | None = None) -> D
     if setting is None and kind != NEW:
         atoms = tuple(atom for atom in atoms if (UNSEEN in atom.apps) == (kind == CHALLENGE))
     composer = Composer(atoms)
-    world, rng = World(suite, template, START), random.Random(f"apps {level} {kind} {seed}")
+    untouched, rng = World(suite, template, START), random.Random(f"apps {level} {kind} {seed}")
     for _ in range(TRIES):
-        task = composer.draw(world, LEVELS[level], rng)
-        if task is None or rejection(world, task, rng) is not None:
+        task = composer.draw(untouched, LEVELS[level], rng)
+        if task is None:
             continue
-        ran, _ = task.reference(world)
-        needed = tuple(dict.fromkeys(call.api for call in ran.calls))
-        found = Drawn(suite, template, task, task.ways(world), needed)
-        world.close()
-        return found
+        planted = task.planted(template)
+        with closing(World(suite, planted, START)) as world:
+            if rejection(world, task, rng) is not None:
+                continue
+            ran, _ = task.reference(world)
+            needed = tuple(dict.fromkeys(call.api for call in ran.calls))
+            untouched.close()
+            return Drawn(suite, planted, task, task.ways(world), needed)
     raise EnvironmentFault("reset", f"no task of '{level}' passed the gate for the seed {seed}")
 
 

@@ -131,7 +131,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         settings = CHALLENGES if self._kind == CHALLENGE else SETTINGS
         self._setting = self.setting or (settings[which]() if which else None)
         self._speed = speed_of(name)
-        self._surface = SURFACES[form or "task"]
+        self._surface = SURFACES.get(form, SURFACES["task"])  # a subclass may have other forms
         self._timed = self._level == TIMED or self._kind in CLOCKED
         if self._level == TIMED:
             suite = challenge_suite() if self._kind == CHALLENGE else timed_suite()
@@ -272,7 +272,7 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         return self._verdict().progress
 
     def snapshot(self) -> bytes:
-        head = json.dumps(self._answer)
+        head = json.dumps(self._beside_the_world())
         return self._saved(head.encode() + b"\n" + self._running().snapshot(), self.spec.version)
 
     def restore(self, snapshot: bytes) -> None:
@@ -280,7 +280,8 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         head, _, rest = self._loaded(snapshot, self.spec.version).partition(b"\n")
         over = self._over
         self._begin(self._current())
-        self._over, self._answer = over, json.loads(head)
+        self._over = over
+        self._take_beside(json.loads(head))
         self._running().restore(rest)
         self._list()
         self._shown = ShownChanges(self._running(), MAIN)
@@ -323,6 +324,14 @@ class Apps(Adapter, id="apps", version=str(VERSION), capabilities=CAPABILITIES, 
         return variant(self._level, self._kind, task.seed)
 
     # ── details ──────────────────────────────────────────────────────────────
+
+    def _beside_the_world(self) -> list[str | None]:
+        """Return what a snapshot holds beside the world."""
+        return [self._answer]
+
+    def _take_beside(self, saved: list[str | None]) -> None:
+        """Take what `_beside_the_world` returned."""
+        self._answer = saved[0]
 
     @property
     def _has_rules(self) -> bool:

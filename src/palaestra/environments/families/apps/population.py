@@ -101,10 +101,12 @@ def populate(suite: Suite, size: str, seed: int) -> Template:
         writer.bank(history, active)
     if "mail" in known:
         writer.mail(history)
-    for app, write in HISTORIES.items():
-        if app in known:
-            write(Scene(state, random.Random(f"{app} {size} {seed}"), people, active, start))
-    fill(state, suite, sorted(suite.apps.keys() - known), people, start, rng)
+    own = {name: app.history for name, app in suite.apps.items() if app.history is not None}
+    written = {name: write for name, write in HISTORIES.items() if name in known} | own
+    for name, write in written.items():
+        write(Scene(state, random.Random(f"{name} {size} {seed}"), people, active, start))
+    unwritten = suite.apps.keys() - known - own.keys()
+    fill(state, suite, sorted(unwritten), people, start, rng)
     template = state.template()
     state.close()
     return template

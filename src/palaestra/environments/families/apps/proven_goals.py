@@ -59,5 +59,8 @@ def _reasons(setting: Setting, atom: Atom) -> Iterator[str]:
         with closing(World(setting.suite, template, START)) as world:
             for _ in range(DRAWS):
                 task = Composer([atom]).draw(world, 1, rng)
-                if task is not None:
-                    yield rejection(world, task, rng) or ""
+                if task is None:
+                    continue
+                planted = task.planted(template)
+                with closing(World(setting.suite, planted, START)) as own:
+                    yield rejection(own, task, rng) or ""

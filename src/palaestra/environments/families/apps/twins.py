@@ -7,19 +7,22 @@ says when asked (`composing/forbidden.py`). Which of the two comes first is draw
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import closing
 from functools import lru_cache
 
 from palaestra.core.errors import EnvironmentFault
 from palaestra.core.task import Split
+from palaestra.environments.families.apps.app import Suite
 from palaestra.environments.families.apps.composing.composition import Composition
 from palaestra.environments.families.apps.composing.forbidden import twin_of
 from palaestra.environments.families.apps.composing.gate import called, rejection
-from palaestra.environments.families.apps.composing.goal import Goal
+from palaestra.environments.families.apps.composing.goal import Atom, Goal
 from palaestra.environments.families.apps.composing.operators import FORBIDDEN
 from palaestra.environments.families.apps.drawing import TRIES, Drawn
 from palaestra.environments.families.apps.population import START
 from palaestra.environments.families.apps.scenarios import structures_of, suite_of, template_of
+from palaestra.environments.families.apps.state import Template
 from palaestra.environments.families.apps.world import World
 
 TWINS = 2
@@ -43,8 +46,25 @@ def pair(kind: str, number: int, split: int) -> tuple[Drawn, ...]:
     suite = suite_of(kind, seed)
     template, rng = template_of(suite, kind, seed), random.Random(f"twins {kind} {seed}")
     structures = structures_of(suite, kind)
+    return drawn_twins(suite, template, lambda: structures.draw(FORBIDDEN, rng), rng)
+
+
+def drawn_twins(
+    suite: Suite, template: Template, choose: Callable[[], Atom], rng: random.Random
+) -> tuple[Drawn, ...]:
+    """Draw two tasks of one goal, forbidden and permitted, in a random order.
+
+    Args:
+        suite: the apps.
+        template: the world, without what the goal writes into it.
+        choose: returns a kind of goal that draws the slots of the forbidden twin.
+        rng: draws the values.
+
+    Raises:
+        EnvironmentFault: of no draw both twins passed the gate.
+    """
     for _ in range(TRIES):
-        atom = structures.draw(FORBIDDEN, rng)
+        atom = choose()
         with closing(World(suite, template, START)) as world:
             slots = atom.draw(world, rng)
         if slots is None:
@@ -63,4 +83,4 @@ def pair(kind: str, number: int, split: int) -> tuple[Drawn, ...]:
             return tuple(rng.sample(made, TWINS))
         for world in worlds:
             world.close()
-    raise EnvironmentFault("reset", f"no twins passed the gate for the seed {seed}")
+    raise EnvironmentFault("reset", f"no twins passed the gate in {TRIES} draws")

@@ -114,12 +114,19 @@ class World:
             arguments: by name; `access_token` says who calls, where nobody is signed in.
             person: who is signed in to all apps; 0: nobody.
         """
-        second, reply = self.seconds, self._reply(api, arguments, person)
+        second, reply = self.seconds, self.reply_to(api, arguments, person)
         if reply.ok:
             self.advance(self._duration(api))
         self.note(Called(api, arguments, reply.status, reply.body if reply.ok else None, second))
         told = self.take_notifications()
         return replace(reply, notifications=told) if told else reply
+
+    def reply_to(self, api: str, arguments: Mapping[str, Any], person: int) -> Reply:
+        """Answer a call of somebody else than the agent: it takes no time, and is not noted."""
+        try:
+            return Reply(OK, self._answer(api, dict(arguments), person))
+        except ApiError as error:
+            return Reply(error.status, {"error": error.message})
 
     def advance(self, seconds: int, until_notified: bool = False) -> str:
         """Let time pass, and return the world's time then.
@@ -194,13 +201,6 @@ class World:
 
     # ── details ──────────────────────────────────────────────────────────────
 
-    def _reply(self, api: str, arguments: Mapping[str, Any], person: int) -> Reply:
-        """Answer a call; it takes no time yet."""
-        try:
-            return Reply(OK, self._answer(api, dict(arguments), person))
-        except ApiError as error:
-            return Reply(error.status, {"error": error.message})
-
     def _duration(self, name: str) -> int:
         """Return how many seconds a call takes that was answered; a change one, unless declared."""
         api = self.suite.apis[name]
@@ -222,7 +222,7 @@ class World:
         try:
             while True:
                 api, arguments = deed.send(sent)
-                reply = self._reply(api, arguments, event.person)
+                reply = self.reply_to(api, arguments, event.person)
                 if self.witnessed is not None:
                     made = Called(api, arguments, reply.status, second=self.seconds)
                     self.witnessed.append((event.person, made))

@@ -56,13 +56,13 @@ def fault_of_message(
     """
     texts = list(heard)
     if early := _too_early(program, memory, intent, said, texts):
-        return f"the user told '{early}' before it was due"
+        return f"the {program.role} told '{early}' before it was due"
     if invented := _unknown(said, " ".join([*_facts(program.scenario), *texts])):
-        return f"the user invented '{invented}'"
+        return f"the {program.role} invented '{invented}'"
     if intent.act in (Act.DENY, Act.CHANGE) and confirms(asked, said):
-        return "the user agreed to what they do not want"
+        return f"the {program.role} agreed to what they do not want"
     if intent.act is Act.CONFIRM and NO.search(said):
-        return None if YES.search(said) else "the user declined what they want"
+        return None if YES.search(said) else f"the {program.role} declined what they want"
     return None
 
 
@@ -74,7 +74,7 @@ def fault_of_call(program: Program, asked: str, call: Call) -> str | None:
     about = (one.topic for one in program.gestures if one.api == call.api)
     if any(re.search(topic, asked, re.IGNORECASE) for topic in about):
         return None
-    return f"the user used {call.api}, which nobody asked for"
+    return f"the {program.role} used {call.api}, which nobody asked for"
 
 
 def fault_of_stop(intent: Intent) -> str | None:
@@ -96,11 +96,11 @@ def fault_at_the_end(
     scenario, spoken = program.scenario, " ".join(said)
     known = scenario.known.keys() - scenario.forgotten - {"name"}
     if missing := sorted((known & set(asked)) - set(memory.told)):
-        return f"the user never told their {missing[0]}"
+        return f"the {program.role} never told their {missing[0]}"
     for wish in _due_so_far(scenario, memory):
         for fact in wish.facts:
             if not mentions(spoken, fact):
-                return f"the user never told '{fact}', which was due"
+                return f"the {program.role} never told '{fact}', which was due"
     return None
 
 

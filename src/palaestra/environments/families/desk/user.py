@@ -23,6 +23,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from palaestra.environments.families.apps.composing.goal import Call
 from palaestra.environments.families.desk.scenario import (
@@ -82,7 +83,9 @@ class Act(StrEnum):
     DO = "do"  # use a tool
     REPORT = "report"  # say what a tool has shown
     ONE = "one"  # ask for one thing at a time
-    AGAIN = "again"  # say again what they want
+    AGAIN = "again"  # say again what they want; of a colleague: have nothing to say about that
+    WITHHOLD = "withhold"  # of a colleague: not tell somebody who is not entitled
+    REFER = "refer"  # of a colleague: say who knows
     STOP = "stop"  # hang up
 
 
@@ -108,6 +111,8 @@ class Memory:
 
 class Program:
     """The user of a scenario."""
+
+    role: ClassVar[str] = "user"  # what an audit calls whoever plays the part
 
     def __init__(
         self, scenario: Scenario, slots: Mapping[str, Slot], gestures: Sequence[Gesture], seed: int

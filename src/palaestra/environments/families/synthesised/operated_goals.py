@@ -35,6 +35,11 @@ from palaestra.environments.families.apps.state import State
 from palaestra.environments.families.apps.stock.user import FACT
 from palaestra.environments.families.apps.world import World
 from palaestra.environments.families.synthesised.linked_goals import AddLinked, linked_atoms
+from palaestra.environments.families.synthesised.user_manners import (
+    PLAIN,
+    Manner,
+    drawn_manner,
+)
 
 RULES, TOLD = "rules", "told"
 BESIDES = 2  # rules about other goals, at most
@@ -50,6 +55,7 @@ class Told(Atom):
     """
 
     deed: Add | AddLinked
+    manner: Manner = PLAIN  # of the user
     name: ClassVar[str] = TOLD
     words: ClassVar[tuple[str, ...]] = ("{text}",)
 
@@ -75,7 +81,8 @@ class Told(Atom):
             f"Please add {what}{whose}{': ' if rest else ''}{', '.join(rest)}. Ask me for {listed}."
         )
         others = dict(rng.sample(sorted(OTHER_FACTS.items()), 2))
-        return {"goal": Goal(self.deed, drawn), "gaps": gaps, "text": text, "others": others}
+        found = {"goal": Goal(self.deed, drawn), "gaps": gaps, "others": others}
+        return {**found, "text": self.manner.asks(text)}
 
     def steps(self, slots: Slots) -> Steps:
         given = dict(slots["goal"].slots["given"])
@@ -108,11 +115,12 @@ class Told(Atom):
             value = slots["goal"].slots["given"][field]
             facts[" ".join(sorted(_keywords(gap)))] = _sentence(gap) + written(value)
         for keywords, answer in facts.items():
-            state.insert(FACT, {"owner": MAIN, "keywords": keywords, "answer": answer})
+            row = {"owner": MAIN, "keywords": keywords, "answer": self.manner.tells(answer)}
+            state.insert(FACT, row)
 
 
 def operated(
-    world: World, operator: str, seed: int, *, permitted: bool = False
+    world: World, operator: str, seed: int, *, permitted: bool = False, manner: str = ""
 ) -> Composition | None:
     """Return a goal of a world through an operator; None if this seed gives none.
 
@@ -121,12 +129,13 @@ def operated(
         operator: `RULES` or `TOLD`.
         seed: what is drawn.
         permitted: of twins, that which the rules permit.
+        manner: what the manner of a user who is asked is drawn from; empty: they have none.
     """
     rng = random.Random(f"{operator} {seed}")
     atoms = linked_atoms(world.suite)
     if operator == TOLD:
         adding = [atom for atom in atoms if isinstance(atom, (Add, AddLinked))]
-        told = Told(rng.choice(adding))
+        told = Told(rng.choice(adding), drawn_manner(manner) if manner else PLAIN)
         slots = told.draw(world, rng)
         return None if slots is None else Composition((Goal(told, slots),))
     plain = [atom for atom in atoms if isinstance(atom, (Add, Change, Delete))]
@@ -137,9 +146,12 @@ def operated(
     return Composition((Goal(ruled, twin_of(slots) if permitted else slots),))
 
 
-def operated_line(operator: str, seed: int, task: Composition, permitted: bool) -> dict[str, Any]:
+def operated_line(
+    operator: str, seed: int, task: Composition, permitted: bool, manner: str = ""
+) -> dict[str, Any]:
     """Return the part of a line that says which task it is."""
     drawn = {"operator": operator, "seed": seed, "permitted": permitted}
+    drawn |= {"manner": manner} if manner else {}
     rules = [clause.rule.words for clause in task.policy]
     return {"goals": [drawn], "instruction": task.instruction, "rules": rules}
 
@@ -157,8 +169,9 @@ def operated_task(line: Mapping[str, Any], world: World) -> Composition:
     """
     (given,) = line["goals"]
     operator, seed, permitted = (given[key] for key in ("operator", "seed", "permitted"))
-    task = operated(world, operator, seed, permitted=permitted)
-    if task is None or operated_line(operator, seed, task, permitted) != {
+    manner = given.get("manner", "")
+    task = operated(world, operator, seed, permitted=permitted, manner=manner)
+    if task is None or operated_line(operator, seed, task, permitted, manner) != {
         key: line[key] for key in ("goals", "instruction", "rules")
     }:
         raise InputError(

@@ -78,12 +78,12 @@ class PayAddress(Atom):
         return {("payee",): Gap("email", "address"), ("amount",): Gap("money", "amount")}
 
 
-def deeds(suite: Suite) -> Iterator[Atom]:
-    """Yield the goals with gaps that some apps allow."""
+def deeds(suite: Suite, ids: bool = True) -> Iterator[Atom]:
+    """Yield the goals with gaps that some apps allow; `ids` as for `crud_atoms`."""
     for kind in (Tell, Pay, PayAddress):
         atom = kind()
         if atom.apps <= suite.apps.keys():
             yield atom
-    for made in crud_atoms(suite):
+    for made in crud_atoms(suite, ids):
         if isinstance(made, (Add, Change)):
             yield made

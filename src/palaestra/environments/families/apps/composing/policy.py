@@ -10,6 +10,7 @@ meant a word of their own, such as "it" for payments above 50.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -41,17 +42,18 @@ class Mark:
     argument: str = ""  # which the next two are about
     among: frozenset[Any] | None = None  # it is one of these
     above: float | str | None = None  # it is above this number, or after this time
-    replies: str = ""  # the reply's values contain this text
+    replies: str = ""  # the reply's values match this pattern
 
     def fits(self, called: Called) -> bool:
         """Return whether a call that was answered is meant."""
         if called.api not in self.apis:
             return False
-        if self.replies:
-            return self.replies in "\n".join(map(str, (called.body or {}).values()))
         value = called.arguments.get(self.argument)
-        if self.among is not None:
-            return value in self.among
+        if self.among is not None and value not in self.among:
+            return False
+        if self.replies:
+            replied = "\n".join(map(str, (called.body or {}).values()))
+            return bool(re.search(self.replies, replied))
         return self.above is None or (value is not None and value > self.above)
 
 

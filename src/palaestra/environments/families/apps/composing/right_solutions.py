@@ -26,6 +26,7 @@ from palaestra.environments.families.apps.world import World
 
 OPERATORS = (GapOperator, Branch, Each)  # whose goals do not depend on each other in a task
 MOST_PAGES = 8  # of a list that is looked through
+COLLEAGUE = "colleagues.colleague"
 NEEDLESS = "How is the weather today?"
 
 
@@ -49,6 +50,9 @@ def right_solutions(world: World, task: Composition, rng: random.Random) -> Iter
     if "user.ask" in world.suite.apis:
         asked = call("user.ask", question=NEEDLESS)
         yield Solution("needless question", (asked, *calls), answer)
+    for row in world.state.rows(COLLEAGUE) if COLLEAGUE in world.state.columns else []:
+        asked = call("colleagues.ask", email=row["email"], message=NEEDLESS)
+        yield Solution("needless message to a colleague", (asked, *calls), answer)
 
 
 class _Search:

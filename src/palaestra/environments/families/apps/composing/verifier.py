@@ -25,10 +25,11 @@ from palaestra.environments.families.apps.office_formats import meaning
 from palaestra.environments.families.apps.state import Change
 from palaestra.environments.families.apps.world import World
 
-VERSION = 2
+VERSION = 3
 """Rises when the same episode may get another verdict; it is the version of the environment, too.
 
 1: what texts must mention could stand in any of them. 2: each stands where the reference has it.
+3: when a change was merged into a file of the repository could matter; it is free.
 """
 Canonical = tuple[Any, ...]
 """A change without what is free; equal where two changes are the same for a verdict."""
