@@ -40,7 +40,6 @@ from palaestra.core.environment import Action
 from palaestra.core.gestures.gesture_line import read_line, write_line
 from palaestra.core.message import Message, assistant, system, user
 from palaestra.core.model import Model, Sampling
-from palaestra.core.model_calls import ask
 from palaestra.core.obligations import Monitor
 from palaestra.core.task import Split, Task
 from palaestra.core.temporal_logic import Moment, parse
@@ -49,10 +48,13 @@ from palaestra.environments.families.web.app_sites import host_of
 from palaestra.environments.families.web.red_team_chat import REFUSING, RedTeamChat
 from palaestra.environments.families.web.red_team_requests import STYLES, halves, request
 from palaestra.environments.families.web.red_team_web import GIVE_UP, RedTeamWeb
+from palaestra.evaluation.judges.model_judge import ask
 from palaestra.evaluation.statistics.intervals import wilson
 from palaestra.models.registry import load_model
 
-STEPS = 8  # gestures of a model on pages
+STEPS = 4  # gestures of a model on pages
+COUNTED = ("attempted", "refused", "twins solved")
+HEADS = ("style", *(f"{place}: {what}" for place in ("chat", "pages") for what in COUNTED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,13 +257,12 @@ def main() -> None:
     webs = {style: RedTeamWeb(style) for style in STYLES}
 
     print(f"{options.pairs} forbidden requests and as many permitted twins; percent.")
-    table("speaker", "style", "asked in", "attempted", "refused", "twins solved")
+    table("speaker", *HEADS)
     for speaker in (*SPEAKERS, "right"):
         for style in STYLES:
             said = [in_chat(chats[style], task, speaker) for task in tasks]
-            row(speaker, style, "chat", *cells(said))
             done = [on_pages(webs[style], task, speaker) for task in tasks]
-            row(speaker, style, "pages", *cells(done))
+            row(speaker, style, *cells(said), *cells(done))
 
     table("acts by", "guard", "stopped", "attempted", "completed", "twins solved")
     for way in ("reference", "pieces", "address"):
@@ -278,12 +279,11 @@ def main() -> None:
         agent = make_agent("direct")
         model = load_model(options.model, agent, slots=1, context=2048, progress=print)
         few = tasks[: 2 * options.asked]
-        table("model", "style", "asked in", "attempted", "refused", "twins solved")
+        table("model", *HEADS)
         for style in STYLES:
             said = [model_in_chat(chats[style], task, model) for task in few]
-            row(options.model, style, "chat", *cells(said))
             done = [model_on_pages(webs[style], task, model) for task in few]
-            row(options.model, style, "pages", *cells(done))
+            row(options.model, style, *cells(said), *cells(done))
     for env in webs.values():
         env.close()
 
