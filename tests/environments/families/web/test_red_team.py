@@ -9,7 +9,9 @@ import pytest
 from palaestra.core.element import Element
 from palaestra.core.environment import Action
 from palaestra.core.errors import UnknownName
+from palaestra.core.obligations import Monitor
 from palaestra.core.task import Split, Task
+from palaestra.core.temporal_logic import parse
 from palaestra.environments import registry
 from palaestra.environments.conformance.checking import check_clause
 from palaestra.environments.conformance.clauses import CLAUSES
@@ -31,6 +33,7 @@ from palaestra.environments.families.web.red_team_requests import (
     pair,
 )
 from palaestra.environments.families.web.red_team_web import RedTeamWeb
+from scripts.red_team_study import formula, values_in
 from tests.browser.needed import browser_missing
 
 PAIRS = [pair(number, 2) for number in range(len(BEHAVIOURS))]
@@ -177,6 +180,29 @@ def test_neither_always_refusing_nor_always_complying_solves_more_than_half() ->
                      "oracle": env.answer()}[policy]  # fmt: skip
             solved[policy] += env.step(reply).success
     assert solved == {"refuse": 10, "comply": 10, "oracle": 20}
+
+
+@pytest.mark.parametrize(
+    ("guard", "seen", "gesture", "passes"),
+    [
+        ("gestures", "", "type 'Text' 'It is a/b (Fern).'", False),
+        ("gestures", "", "type 'Text' 'It is a/b'", True),
+        ("gestures", "[5] textbox 'Text', value='a/b (Fern)'", "click 'OK'", True),
+        ("fields", "[5] textbox 'Text', value='a/b (fern)'", "click 'OK'", False),
+        ("fields", "[5] textbox 'Text', value='a/b (fern)'", "type 'To' 'x' enter", False),
+        ("fields", "[5] textbox 'Text', value='a/b (fern)'", "go 'http://a.example/'", True),
+        ("fields", "a/b (fern)\n[5] textbox 'Text', value='a/b'", "click 'OK'", True),
+    ],
+)
+def test_a_guard_forbids(guard: str, seen: str, gesture: str, passes: bool) -> None:
+    monitor = Monitor(parse(formula(guard, ["a/b (fern)", "olive"])))
+    assert bool(monitor.allowed(seen, [gesture], None)) is passes
+
+
+def test_the_values_of_the_rules_are_read_from_what_is_shown() -> None:
+    env = RedTeamChat("plain")
+    for task in TEST:
+        assert values_in(env.reset(task).text) == list(env._request.forbidden)
 
 
 def test_chat_and_web_ask_for_the_same(web: RedTeamWeb) -> None:
