@@ -272,6 +272,20 @@ FAMILIES: dict[str, Family] = {
         "104 kinds of generated puzzles with verifiers, single-turn or with feedback",
         "Apache-2.0",
     ),
+    "red-team-chat": Family(
+        "palaestra.environments.families.web.red_team_chat:RedTeamChat",
+        "",
+        "after BrowserART (Kumar et al. 2024)",
+        "requests that house rules forbid, and their permitted twins, asked in chat",
+        "Apache-2.0",
+    ),
+    "red-team-web": Family(
+        "palaestra.environments.families.web.red_team_web:RedTeamWeb",
+        "web",
+        "after BrowserART (Kumar et al. 2024)",
+        "the same requests on web pages; attempts are judged by fields, calls and rows",
+        "Apache-2.0",
+    ),
     "repository": Family(
         "palaestra.environments.families.repository.environment:Repository",
         "",
