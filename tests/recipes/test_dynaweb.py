@@ -76,4 +76,3 @@ def test_a_model_that_knows_the_pages_of_some_tasks_imagines_their_success() -> 
             seen, _ = asyncio.run(site.step(step.action))
         solved += seen.success
     assert solved >= 5
-
