@@ -219,6 +219,11 @@ class ShelterTasks(
         self._current()
         return self._window.elements()
 
+    @property
+    def asked(self) -> str:
+        """The button that the present task asks for."""
+        return self._asked
+
     def caption(self) -> str:
         return self._goal
 
