@@ -106,6 +106,7 @@ def _compute() -> list[Check]:
     enough = machine.memory_bytes >= MEMORY_NEEDED
     target = device("auto")
     native = multiplies_bf16(target)
+    where = f"{target.type} ({machine.gpu or 'unnamed'})" if target.type == "cuda" else target.type
     rates = {name: _rate(name) for name in ("float32", "bfloat16")}
     return [
         Check(
@@ -120,7 +121,7 @@ def _compute() -> list[Check]:
             "" if enough else "Below 8 GB, train `quick`, or lower concurrency and "
             "training.memory.",
         ),
-        Check("torch", True, True, f"{machine.torch}, {threads} thread(s), model on {target.type}"),
+        Check("torch", True, True, f"{machine.torch}, {threads} thread(s), model on {where}"),
         Check(
             "bf16", True, False,
             f"{'native' if native else 'not native: fp32 is used'}; measured "
