@@ -1,7 +1,8 @@
 """One application, its register of cats, as an environment: actions on its pages, and whole plans.
 
 `actions`: tasks as of `web/easy` about this application alone; each reply is a gesture, and each
-observation has the task, what was done so far, and the page. `plans`: the same tasks, of which one
+observation has the lines of the page that the page before did not have, the first one the task as
+well. `plans`: the same tasks, of which one
 reply is the plan, a step a line in the words of the application's help. Its steps are grounded one
 by one in the page that is open (`plan_grounding.py`), and the verdict is that of the task. With
 `:browser` the pages are in Chromium, else they are read as text.
@@ -67,6 +68,7 @@ class Cattery(Web, capabilities=CAPABILITIES, typical_turns=10):
         self._setting = cattery()
         self._plans = name.partition(":")[0] == PLANS
         self.gestures: list[str] = []  # done so far, valid ones
+        self._before: list[str] = []  # the lines of the page that was observed last
 
     @classmethod
     def parts_of(cls, name: str) -> tuple[str, str, str, str]:
@@ -78,15 +80,15 @@ class Cattery(Web, capabilities=CAPABILITIES, typical_turns=10):
 
     @classmethod
     def spec_of(cls, name: str = "") -> Spec:
-        turns = 1 if name.startswith(PLANS) else 10
-        return replace(super().spec_of(name), typical_turns=turns)
+        plans = name.startswith(PLANS)
+        return replace(super().spec_of(name), typical_turns=1 if plans else 10, free_text=plans)
 
     @classmethod
     def tasks(cls, environment: str) -> TaskSet:
         return TaskSet(environment)
 
     def _begin(self, task: Task) -> Observation:
-        self.gestures = []
+        self.gestures, self._before = [], []
         return super()._begin(task)
 
     def _act(self, action: Action) -> Transition:
@@ -95,11 +97,9 @@ class Cattery(Web, capabilities=CAPABILITIES, typical_turns=10):
     def _gesture(self, action: Action) -> Transition:
         self.gestures.append(action.text)
         transition = super()._act(action)
-        if transition.valid:
-            return transition
-        self.gestures.pop()
-        text = f"{transition.observation.text}\n{self._observation().text}"
-        return replace(transition, observation=Observation(text))
+        if not transition.valid:
+            self.gestures.pop()
+        return transition
 
     def _carry_out(self, plan: str) -> Transition:
         """Ground the steps of a plan and do them; the task ends where one cannot be grounded."""
@@ -115,12 +115,17 @@ class Cattery(Web, capabilities=CAPABILITIES, typical_turns=10):
 
     def _observation(self) -> Observation:
         task = f"Task: {self.goal}"
-        if self._plans:
+        if self._plans and not self.gestures:
             return Observation(f"{task}\nReply with the plan, one step a line.")
         elements = [replace(one, states=_plain(one.states)) for one in self.elements()]
-        done = [f"Done: {one}" for one in self.gestures]
-        page = flat(elements, words=words_of(elements))
-        return Observation("\n".join([task, *done, page]))
+        page = flat(elements, words=words_of(elements)).splitlines()
+        new = [line for line in page if line not in self._before]
+        self._before = page
+        return Observation("\n".join(new if self.gestures else [task, *new]))
+
+    def _saved_state(self) -> bytes:
+        """Return nothing: what was observed before is part of the state, so it is replayed."""
+        return b""
 
     def oracle(self) -> Sequence[Action]:
         """Return the rest of the reference; of plans, a write-up of the help that works."""

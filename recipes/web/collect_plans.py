@@ -17,7 +17,8 @@ import argparse
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 from palaestra.agents.direct import DirectAgent
@@ -42,17 +43,18 @@ NO_PLAN, NOT_DONE, NOT_AGAIN, KEPT = (
 class Collector:
     """Records plans and the gestures that they become, task by task."""
 
-    def __init__(self, form: str, seed: int) -> None:
+    def __init__(self, form: str, seed: int, record_in: Callable[[str, Episode], None]) -> None:
         """Open both environments.
 
         Args:
             form: `BROWSER` for real pages, or empty for pages as text.
             seed: of the write-ups drawn.
+            record_in: takes the kind of each episode, `PLANS` or `ACTIONS`, and the episode.
         """
         self._ids = {kind: f"{ID}{kind}{form}" for kind in (PLANS, ACTIONS)}
         self._worlds = {kind: Cattery(f"{kind}{form}") for kind in (PLANS, ACTIONS)}
         self._rng = random.Random(seed)
-        self.episodes: dict[str, list[Episode]] = {PLANS: [], ACTIONS: []}
+        self._record_in = record_in
 
     async def collect(self, number: int) -> str:
         """Try a plan for a training task; return what came of it."""
@@ -80,12 +82,11 @@ class Collector:
         async def keep(_: str, __: AsyncEnvironment) -> None:
             """Leave the world open for the next task."""
 
-        agent = DirectAgent(history=0, first=False)
         model = ScriptedModel(lambda _: next(left, "give up"), name="help")
-        [episode] = await Rollout(agent, make, {"agent": model}, keep=keep).run(
+        [episode] = await Rollout(DirectAgent(), make, {"agent": model}, keep=keep).run(
             [Job(Key(kind, number), task)]
         )
-        self.episodes[kind].append(episode)
+        self._record_in(kind, episode)
         return episode
 
     def close(self) -> None:
@@ -99,15 +100,15 @@ async def collected(collector: Collector, count: int) -> Counter[str]:
 
 
 def main(folder: Path, count: int, form: str, seed: int) -> None:
-    collector = Collector(form, seed)
-    try:
+    about = {"collected": {"tasks": count, "seed": seed}}
+    with ExitStack() as stack:
+        runs = {
+            kind: stack.enter_context(RunFolder.create(folder / kind, about))
+            for kind in (PLANS, ACTIONS)
+        }
+        collector = Collector(form, seed, lambda kind, one: runs[kind].database.finish(one))
+        stack.callback(collector.close)
         found = asyncio.run(collected(collector, count))
-    finally:
-        collector.close()
-    for kind, episodes in collector.episodes.items():
-        with RunFolder.create(folder / kind, {"collected": {"tasks": count, "seed": seed}}) as run:
-            for episode in episodes:
-                run.database.finish(episode)
     for what in (NO_PLAN, NOT_DONE, NOT_AGAIN, KEPT):
         print(f"{what}: {found[what]} of {count} tasks")
 

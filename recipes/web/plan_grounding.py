@@ -42,7 +42,12 @@ HELP: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     r"(How many of my cats have the|Count the cats in cattery whose) (?P<field>\w+) "
     r"(is )?'(?P<value>.+)'[.?]": (
-        (*LIST, "Fill '{field}' with '{value}'.", "Press 'Show'.", "Answer with how many there are."),
+        (
+            *LIST,
+            "Fill '{field}' with '{value}'.",
+            "Press 'Show'.",
+            "Answer with how many there are.",
+        ),
         (*LIST, "Answer with how many there are."),  # of all
     ),
     r"(What is|Tell me) the (?P<field>\w+) of (the|my) cat '(?P<name>.+)'[.?]": (

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from palaestra.core.environment import Action
+from palaestra.core.episode import Episode
 from palaestra.core.gesture import Gesture, Words
 from palaestra.core.task import Split
 from palaestra.environments.conformance.clauses import CLAUSES
@@ -70,7 +71,8 @@ def test_a_step_is_the_gesture_that_its_control_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    "step", ["Open 'Invoices'.", "Open 'cats'.", "Press 'Create cat'.", "Fill 'Age' with '3'.", "Go!"]
+    "step",
+    ["Open 'Invoices'.", "Open 'cats'.", "Press 'Create cat'.", "Fill 'Age' with '3'.", "Go!"],
 )
 def test_a_step_without_one_control_that_fits_is_not_grounded(step: str) -> None:
     world = opened(ACTIONS)
@@ -86,14 +88,17 @@ def test_a_plan_ends_at_a_step_that_cannot_be_grounded() -> None:
     assert world.gestures == ["click 'Cattery'"]
 
 
-def test_every_episode_is_recorded_with_the_verdict_and_only_plans_that_work_become_actions() -> None:
-    collector = Collector("", seed=0)
+def test_every_episode_is_recorded_with_the_verdict_and_only_plans_that_work_become_actions() -> (
+    None
+):
+    recorded: dict[str, list[Episode]] = {PLANS: [], ACTIONS: []}
+    collector = Collector("", 0, lambda kind, episode: recorded[kind].append(episode))
     found = asyncio.run(collected(collector, 24))
-    solved = [one for one in collector.episodes[PLANS] if one.outcome.solved]
-    assert found[KEPT] == len(solved) == len(collector.episodes[ACTIONS])
-    assert found[KEPT] + found[NOT_DONE] == len(collector.episodes[PLANS]) == 24
+    solved = [one for one in recorded[PLANS] if one.outcome.solved]
+    assert found[KEPT] == len(solved) == len(recorded[ACTIONS])
+    assert found[KEPT] + found[NOT_DONE] == len(recorded[PLANS]) == 24
     assert found[KEPT] and found[NOT_DONE]
-    assert all(one.outcome.solved for one in collector.episodes[ACTIONS])
+    assert all(one.outcome.solved for one in recorded[ACTIONS])
 
 
 def test_every_kind_of_task_has_a_write_up_that_works_and_one_that_is_of_another_version() -> None:
