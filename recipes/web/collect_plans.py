@@ -43,7 +43,7 @@ NO_PLAN, NOT_DONE, NOT_AGAIN, KEPT = (
 class Collector:
     """Records plans and the gestures that they become, task by task."""
 
-    def __init__(self, form: str, seed: int, record_in: Callable[[str, Episode], None]) -> None:
+    def __init__(self, form: str, seed: int, record_in: Callable[[str, Episode], object]) -> None:
         """Open both environments.
 
         Args:
