@@ -89,7 +89,9 @@ async def learn(steps: int = STEPS) -> list[float]:
         chosen = tasks.take(Split.TRAIN, TASKS, start=step * TASKS)
         jobs = [Job(Key(f"rl/{step}", n, m), t) for n, t in enumerate(chosen) for m in range(GROUP)]
         sampling, budget = Sampling(max_tokens=4), Budget(turns=TURNS)
-        rollout = Rollout(DirectAgent(), world, {"agent": model}, budget, sampling=sampling, seed=step)
+        rollout = Rollout(
+            DirectAgent(), world, {"agent": model}, budget, sampling=sampling, seed=step
+        )
         episodes = await rollout.run(jobs)
         # 3. Credit: the return of each episode, and from it one advantage per sampled token.
         batch = trajectories(episodes, shaping, model.name)
