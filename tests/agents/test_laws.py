@@ -33,6 +33,7 @@ from tests.environments.test_authoring import Counter
 HERE = Path(__file__).parent
 NEEDED = {  # options without which there is none
     "beliefs": "beliefs?partner=robot2",
+    "examples": f"examples?rows={HERE}/one_row.jsonl",
     "procedure": f"procedure?file={HERE}/free.toml",
     "recon": f"recon?library={HERE}/no_functions.jsonl",
 }

@@ -24,6 +24,7 @@ from palaestra.rollout.guarded_environment import LocalEnvironment
 HERE = Path(__file__).parent
 NEEDED = {  # options without which there is none
     "beliefs": "beliefs?partner=robot2",
+    "examples": f"examples?rows={HERE}/one_row.jsonl",
     "procedure": f"procedure?file={HERE}/free.toml",
     "recon": f"recon?library={HERE}/no_functions.jsonl",
 }
