@@ -53,6 +53,18 @@ def test_the_solver_solves_its_pages(name: str) -> None:
     world.close()
 
 
+def test_a_button_that_another_one_covers_is_clicked_where_it_can_be_seen() -> None:
+    world = MiniWob("click-button-sequence")
+    world.reset(tasks("miniwob/click-button-sequence").task(Split.TEST, 176))
+    by_id, second = (world.step(Action(f"click [{n}]")) for n in (7, 9))
+    assert "covers it" in by_id.observation.text and not second.terminated
+    world.reset(tasks("miniwob/click-button-sequence").task(Split.TEST, 176))
+    one, two = world.oracle()
+    assert not world.step(one).terminated
+    assert world.step(two).success
+    world.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["basic", "basic-challenge"])
 def test_words_name_all_that_the_solver_acts_on(name: str) -> None:
