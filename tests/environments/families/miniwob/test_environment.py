@@ -63,6 +63,11 @@ def test_a_button_that_another_one_covers_is_clicked_where_it_can_be_seen() -> N
     assert not world.step(one).terminated
     assert world.step(two).success
     world.close()
+    for name in ("click-test-2", "click-test-transfer"):
+        world = MiniWob(name)
+        world.reset(tasks(f"miniwob/{name}").task(Split.TEST, 176))
+        assert world.step(*world.oracle()).success
+        world.close()
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ def _first_button(page: Page) -> Plan:
 
 
 def _button_one(page: Page) -> Plan:
-    return [_click(page.one("button", "ONE"))]
+    return [_click_beside(page.one("button", "ONE"), page.one("button", "TWO"))]
 
 
 def _both_buttons(page: Page) -> Plan:
