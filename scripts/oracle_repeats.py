@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from palaestra.core.environment import Environment
+from palaestra.core.errors import InputError
 from palaestra.core.rare_capabilities import elements_of, picture_of
 from palaestra.core.task import Split, Task
 from palaestra.environments import registry
@@ -121,7 +122,12 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=385, help="of each environment")
     parser.add_argument("--workers", type=int, default=2, help="processes, each with a browser")
     options = parser.parse_args()
-    asked = [(name, options.tasks) for name in wanted(options.environments)]
+    try:
+        asked = [(name, options.tasks) for name in wanted(options.environments)]
+        for name, _ in asked:
+            registry.environment_class(name)
+    except InputError as error:
+        parser.error(str(error))
     print(HEAD, "| --- | --- | --- | --- | --- | --- |", sep="\n", flush=True)
     rows = []
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
